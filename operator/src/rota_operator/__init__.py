@@ -1,1 +1,1 @@
-"""The operator: runs the workloads of ConsumerGroups. In this version on one machine only (`local`)."""
+"""Operator of ConsumerGroups: runs their workloads, in this version on one machine only (`local`)."""

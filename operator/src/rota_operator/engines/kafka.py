@@ -25,13 +25,13 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import UNKNOWN, DescribedMember, Description
 
 CALL_S = 2.0
-# How long timestamps are read for at a time; partitions that did not answer by then are asked for again at the next look.
+# Time limit of one read of timestamps; partitions without an answer by then are read at the next poll.
 READ_S = 1.5
 READ_WAIT_S = 0.1
 READ_AT_ONCE = 500
-# Only the first record of each partition is wanted.
+# Only the first record of each partition is needed.
 FETCH_BYTES = 16 * 1024
-# confluent-kafka has left these two without types.
+# confluent-kafka has no type annotations for these two.
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 NO_GROUP = KafkaError.GROUP_ID_NOT_FOUND
@@ -95,7 +95,7 @@ class KafkaGroups(Groups):
     def __init__(self, group_id: str, config: Config) -> None:
         self._group_id = group_id
         self._admin = AdminClient({**config, "log_level": 0})
-        # Else it waits for offsets that are part of an open transaction; what counts is what is committed now.
+        # Otherwise the fetch waits for offsets of open transactions; lag counts from what is committed now.
         self._reader = Reader(group_id, {**config, "isolation.level": "read_uncommitted"})
 
     async def describe(self) -> Description:
@@ -139,7 +139,7 @@ class KafkaRecords(Records):
             "fetch.message.max.bytes": FETCH_BYTES,
             "fetch.wait.max.ms": 100,
         }
-        # librdkafka requires a group, and uses it for commits only.
+        # librdkafka requires a group id, and uses it for commits only.
         self._reader = Reader("rota-operator", {**config, **reading})
 
     @override
@@ -167,7 +167,7 @@ class KafkaRecords(Records):
 
     @override
     async def ranges(self, partitions: Collection[Partition]) -> Mapping[Partition, Range]:
-        # The start first: records that are deleted between the two calls must not put it behind the end.
+        # The start first: records that are deleted between the two calls must not put it after the end.
         starts = await self._at(partitions, EARLIEST)
         ends = await self._at(partitions, LATEST)
         return {each: Range(start, ends[each]) for each, start in starts.items() if each in ends}
@@ -215,7 +215,7 @@ def first_timestamps(
                     found[here] = message.timestamp()[1]
                 elif error.code() == KafkaError._PARTITION_EOF:
                     found[here] = None
-                # Another error, such as an offset that retention has just deleted: asked again at the next look.
+                # Another error, such as an offset that retention has just deleted: retried at the next poll.
                 left.discard(here)
     finally:
         consumer.unassign()

@@ -23,9 +23,10 @@ from rota_proto.log.v1.log_pb2_grpc import LogStub
 
 END, START = -1, -2
 CALL_S = 2.0
-# Pause before a watch of a group is opened again; the coordinator is on this machine.
+# Pause before a watch of a group is reopened; the coordinator is on this machine.
 RETRY_WATCH_S = 0.2
-# Partitions in one request, and bytes in one answer to a fetch: each partition gives at least one batch while there is room.
+# Partitions in one request, and bytes in one fetch response: each partition returns at least one batch while
+# there is room.
 PARTITIONS_MAX = 1_000
 FETCH_BYTES_MAX = 1 << 20
 Answer = TypeVar("Answer")
@@ -67,7 +68,7 @@ async def watch_group(
                 if response.group.error_code == pb.NONE:
                     on_description(description_of(response))
         except grpc.aio.AioRpcError:
-            # The coordinator starts or restarts; the runner reports that itself.
+            # The coordinator is starting or restarting; the runner reports that itself.
             pass
         on_unavailable(group_id)
         await asyncio.sleep(RETRY_WATCH_S)
@@ -88,7 +89,7 @@ class RotaRecords(Records):
     async def partitions(self, topics: Collection[str], pattern: str = "") -> Collection[Partition]:
         if not topics and not pattern:
             return ()
-        # No names: all topics.
+        # An empty list of names requests all topics.
         request = log_pb2.DescribeTopicsRequest(names=() if pattern else sorted(topics))
         answer = await await_answer(self._stub.DescribeTopics(request, timeout=CALL_S))
         return [
@@ -100,7 +101,7 @@ class RotaRecords(Records):
 
     @override
     async def ranges(self, partitions: Collection[Partition]) -> Mapping[Partition, Range]:
-        # The start first: records that are deleted between the two calls must not put it behind the end.
+        # The start first: records that are deleted between the two calls must not put it after the end.
         starts = await self._at(partitions, START)
         ends = await self._at(partitions, END)
         return {each: Range(start, ends[each]) for each, start in starts.items() if each in ends}
@@ -130,7 +131,7 @@ class RotaRecords(Records):
         found: dict[Partition, int | None] = {}
         left = dict(offsets)
         while left:
-            # Partitions that found no room in the last answer come first in the next request.
+            # Partitions that found no room in the last response come first in the next request.
             asked = dict(islice(left.items(), PARTITIONS_MAX))
             progress = False
             for part in await self._fetch(asked):

@@ -14,7 +14,7 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.offsets import OFFSETS_VALID_MS, PartitionOffsets
 
 POLL_INTERVAL_S = 1.0
-# A look that takes longer is given up: its numbers would be old.
+# A slower poll is cancelled: its numbers would be outdated.
 POLL_TIMEOUT_S = 4.0
 
 

@@ -21,9 +21,9 @@ from rota_service.private_files import OTHERS
 
 ADDRESS = re.compile(re.escape(ROTA) + r"[A-Za-z0-9.\-]+(:[0-9]+)?")
 REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_][A-Za-z0-9_]*)\)")
-# Of the pod itself, what there is without one.
+# Values of pod fields (downward API) that a local process has no pod for.
 LOCAL_NODE, LOCAL_ADDRESS = "localhost", "127.0.0.1"
-# What is left when the drain is over, for the application's end, and the sidecar's.
+# Parts of the grace period after the drain: for the application to stop, and for the sidecar.
 AFTER_DRAIN_MS = 15_000
 ANSWER_MS = 1_000
 
@@ -32,21 +32,21 @@ ANSWER_MS = 1_000
 class LocalPaths:
     """Folders and addresses of one runner."""
 
-    # Python, and what it finds first on its path.
+    # The Python interpreter; its folder comes first on PATH.
     python: Path
-    # The coordinator, as rota://HOST:PORT.
+    # Address of the coordinator, as rota://HOST:PORT.
     coordinator: str
-    # Logs, state and settings.
+    # Folder of logs, state and settings.
     home: Path
-    # A short path: a socket's cannot be long.
+    # Folder of sockets; its path is short, because socket paths are limited to about 100 bytes.
     sockets: Path
-    # To whom sidecars report, as HOST:PORT; empty: to nobody.
+    # Address of the Fleet server, as HOST:PORT; empty: sidecars send no reports.
     fleet: str = ""
-    # Where people look, as HOST:PORT.
+    # Address of the web page, as HOST:PORT.
     page: str = "127.0.0.1:7072"
-    # Kafka's brokers that stand for Rota's servers, as HOST:PORT with commas; empty: nobody does.
+    # Kafka brokers that replace Rota's servers, as HOST:PORT with commas; empty: no replacement.
     kafka: str = ""
-    # The user's own, for applications.
+    # The user's umask, for applications.
     umask: int = OTHERS
 
     @property
@@ -77,7 +77,7 @@ def app_command(
     if group is not None:
         environment["ROTA_SIDECAR"] = f"unix:{app_socket(paths, name)}"
     environment = {key: _with_local_addresses(value, paths) for key, value in environment.items()}
-    # What is installed beside us is found before anything else of that name.
+    # Programs installed beside this interpreter take precedence.
     environment["PATH"] = os.pathsep.join(
         [str(paths.python.parent), environment.get("PATH", os.environ.get("PATH", ""))]
     )
@@ -96,7 +96,7 @@ def sidecar_command(
 ) -> Command:
     """Command of the sidecar's process; `page` is the address of its HTTP endpoints."""
     name = replica_name(workload, number)
-    # Over records in Kafka an address of Rota is that of a coordinator.
+    # With records in Kafka, a rota:// address is that of a coordinator.
     servers = paths.servers if group.spec.speaks_rota else paths.coordinator
     argv = [
         str(paths.python),
@@ -112,10 +112,10 @@ def sidecar_command(
         f"--fleet-token-file={token_file(paths, name)}",
         f"--state-folder={paths.home / 'state' / name}",
         f"--client-id={name}",
-        # Whoever makes the topics starts at the same time.
+        # The workload that creates the topics starts at the same time.
         "--topics-refresh-ms=1000",
         "--log-format=json",
-        # Replicas have names that stay, so nobody need give out others.
+        # Replicas have stable names, which serve as group.instance.id.
         *([f"--group-instance-id={name}"] if group.spec.membership.static else []),
     ]
     grace_s = policy_of(workload, group).grace_ms / 1000
@@ -128,7 +128,7 @@ def policy_of(workload: Workload, group: ConsumerGroup | None) -> ReplicaPolicy:
     if group is None:
         return ReplicaPolicy(has_sidecar=False, grace_ms=grace_ms)
     drain_ms = group.spec.sidecar.termination_drain_seconds * 1000
-    # The sidecar answers when its own time is up: it is heard a little longer.
+    # The sidecar answers when its own drain time is over: the runner waits a little longer.
     return ReplicaPolicy(grace_ms=max(grace_ms, drain_ms + AFTER_DRAIN_MS), drain_ms=drain_ms + ANSWER_MS)
 
 

@@ -14,7 +14,7 @@ from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind, OwnedPartitions, View, WorkloadView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
-# What is shown grows older by itself: it is looked at anew at least so often.
+# Maximum time between two snapshots: values age without an update.
 AT_LEAST_EVERY_S = 1.0
 
 

@@ -13,7 +13,7 @@ from rota_operator.local.runner import CannotStart, Runner
 from rota_operator.local.workload import LocalWorkload
 from rota_operator.overview.view import GroupView, MemberView
 
-# In a checkout the example is what its tests run; an installed package carries a copy of it.
+# In a checkout the example is the one that the tests run; an installed package contains a copy of it.
 DEMO_FOLDERS = (
     Path(__file__).parents[4] / "examples" / "orders",
     Path(__file__).parent / "orders",
@@ -21,9 +21,9 @@ DEMO_FOLDERS = (
 CONSUMER, SHOP = "orders-enricher", "orders-shop"
 MEMBERS, MORE_MEMBERS, FEWER_MEMBERS = 3, 5, 2
 VICTIM = 1
-# Its application, and its sidecar.
+# Application and sidecar.
 PARTS = 2
-# For each thing that is waited for.
+# Time limit of each step.
 STEP_TIMEOUT_S = 60.0
 HINTS = """\
 Try in another terminal:
@@ -81,7 +81,7 @@ class Demo:
         self._print_line = print_line
         self._monotonic_s = monotonic_s
         self._started_s = monotonic_s()
-        # None: it has not come so far.
+        # None: the demo has not reached this step.
         self.succeeded: bool | None = None
 
     async def play(self, runner: Runner) -> None:
@@ -155,7 +155,7 @@ class Demo:
         except TimeoutError:
             raise DemoFailed(f"the orders were not counted within {STEP_TIMEOUT_S:g} s") from None
         finally:
-            # Also when the demo is cancelled meanwhile: no process is left running, and none unreaped.
+            # Also when the demo is cancelled: no process is left running or unreaped.
             if process.returncode is None:
                 process.kill()
                 await process.wait()

@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
-# It is not to come back: a static member leaves too. Unless it ends before, that is when its time is over.
+# The replica will not come back, so a static member leaves as well, at the latest when its drain time is
+# over.
 REQUEST = "POST /drain?then=leave&for_ms={for_ms} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-# A line of status, a few headers and one sentence.
+# Maximum size of the response: a status line, a few headers and one line of text.
 ANSWER_BYTES_MAX = 16 * 1024
 
 
@@ -26,7 +27,7 @@ async def ask_to_drain(drain_socket: Path, within_s: float) -> str:
             finally:
                 writer.close()
     except (ConnectionRefusedError, FileNotFoundError):
-        # Its socket opens before anything is handed out, and closes after.
+        # The socket is open as long as records may be in flight; without it, nothing is to drain.
         return ""
     except TimeoutError:
         return f"the sidecar did not answer within {within_s:g} s"

@@ -21,7 +21,7 @@ from rota_proto.fleet.v1.fleet_pb2_grpc import FleetServicer, add_FleetServicer_
 STREAMS_MAX = 1_000
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 GRACE_S = 0.5
-# For one sidecar, that it has not taken yet. One more place is for the end of its stream.
+# Orders queued for one sidecar. One further entry is for the end of its stream.
 ORDERS_MAX = 100
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ class LocalFleet(FleetServicer):
         """`replica_of` returns the replica that a secret was issued for."""
         self._replica_of = replica_of
         self._on_report = on_report
-        # By the sidecar's name: what its newest stream is to carry; None ends it.
+        # By sidecar name: the orders that its newest stream sends; None ends the stream.
         self._orders: dict[str, asyncio.Queue[pb.SidecarOrder | None]] = {}
-        # By the sidecar's name and the order's id: one sidecar cannot answer for another.
+        # By sidecar name and order id, so that one sidecar cannot answer for another.
         self._pending: dict[tuple[str, int], asyncio.Future[pb.OrderAnswer]] = {}
-        # A sidecar that hears an id again takes it for the same order.
+        # Ids are not reused: a sidecar takes a repeated id for the same order.
         self._ids = itertools.count(1)
 
     async def order(self, sidecar: str, order: pb.SidecarOrder, within_s: float) -> str:
@@ -59,7 +59,7 @@ class LocalFleet(FleetServicer):
         stream = self._orders.get(sidecar)
         if stream is None or stream.qsize() >= ORDERS_MAX:
             return f"{sidecar} is not connected, or has too many pending orders; see its log"
-        # The same may be ordered of several: each has its own.
+        # The same order may go to several sidecars: each gets a copy with its own id.
         own = pb.SidecarOrder(order_id=next(self._ids))
         own.MergeFrom(order)
         answer = self._pending[sidecar, own.order_id] = asyncio.get_running_loop().create_future()

@@ -51,7 +51,7 @@ class GroupWatches:
         """Watch the groups until cancelled; closes all clients."""
         groups = list(groups)
         if any(is_on_kafka(group, self._paths) for group in groups):
-            # Loading the library takes a while.
+            # The library is slow to import.
             await asyncio.to_thread(importlib.import_module, "rota_operator.engines.kafka")
         async with self._clients, asyncio.TaskGroup() as tasks:
             for group in groups:

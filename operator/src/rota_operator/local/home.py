@@ -11,7 +11,8 @@ from pathlib import Path
 
 from rota_service.private_files import OTHERS
 
-# What runners keep in a home; the coordinator's files have its name, and the demo has a home of its own in there.
+# Names of the runner's files in a home folder; the coordinator's files begin with its name, the demo has a
+# subfolder.
 OWN = frozenset({"address", "demo", "lock", "logs", "page", "settings", "state"})
 COORDINATOR = "coordinator."
 
@@ -22,7 +23,7 @@ def make_private(home: Path, print_line: Callable[[str], None]) -> None:
 
     Prints a warning if `home` stays accessible to other users.
     """
-    # Together with others' files it is a folder of the project, or /tmp: that is its owner's to decide.
+    # A folder with other files is a project folder, or /tmp: its permissions are its owner's decision.
     is_own = all(path.name in OWN or path.name.startswith(COORDINATOR) for path in home.iterdir())
     for path in home.iterdir():
         if path.name in OWN or path.name.startswith(COORDINATOR):

@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
 
-# Those that listen to events not counted.
+# Event streams are counted separately.
 CONNECTIONS_MAX = 64
 SHOWN_LENGTH_MAX = 100
 
@@ -62,7 +62,8 @@ class Connection(RequestHandler):
     ) -> web.StreamResponse:
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        # The parser shows the bytes too, on lines of their own; nothing of it goes into the log, for strangers would fill that.
+        # Only the parser's first line: the others quote the request, and strangers could fill the log with
+        # them.
         what = (message or "malformed").split("\n", 1)[0].rstrip(":.")[:SHOWN_LENGTH_MAX]
         answer = message_response(status, f"invalid HTTP request: {what}")
         answer.headers.update(self._headers)

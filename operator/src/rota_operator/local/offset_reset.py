@@ -14,7 +14,7 @@ from rota_operator.overview.view import EventKind
 from rota_operator.resets.orders import Offsets, ResetOrder, reset_orders
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
-# For all of it; and for what one sidecar is told.
+# Time limits of the whole reset, and of one order.
 RESET_TIMEOUT_S = 60.0
 ORDER_TIMEOUT_S = 15.0
 
@@ -50,7 +50,8 @@ class OffsetResets:
         try:
             problem = await self._while_suspended(group_id, dict(offsets))
         finally:
-            # Not before they go on: the next reset would stop members that this one is still resuming.
+            # Not before the members have resumed: the next reset would suspend members that this one is still
+            # resuming.
             self._in_progress.discard(group_id)
         said = f"reset of {len(offsets)} partitions: {problem or 'done'}"
         self._dashboard.record_event(group_id, EventKind.RESET, said)

@@ -28,12 +28,12 @@ from rota_operator.resets.orders import Offsets
 from rota_operator.spec.names import GroupId
 from rota_operator.spec.scalars import Topic
 
-# Newer ones are told at most so often.
+# Minimum interval between two events of a stream.
 EVENT_EVERY_S = 0.25
 EVENT_STREAMS_MAX = 32
-# Offsets of some ten thousand partitions.
+# Enough for the offsets of some ten thousand partitions.
 BODY_BYTES_MAX = 256 * 1024
-# For one event to be taken.
+# Time limit for a client to read one event.
 WRITE_TIMEOUT_S = 10
 INT64_MAX = 2**63 - 1
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
@@ -41,9 +41,9 @@ RESET_EXAMPLE = '{"group": "NAME", "offsets": {"TOPIC": {"0": NUMBER}}}'
 ELEMENT = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-# The workload and how many; why not, in a sentence.
+# Scale a workload: its name and the number of replicas in, the error out (empty if none).
 Scale = Callable[[str, int], str]
-# The group and where each partition is to begin; the same.
+# Reset a group: its id and the offset of each partition in, the error out (empty if none).
 Reset = Callable[[str, Offsets], Awaitable[str]]
 
 
@@ -124,7 +124,7 @@ class Page:
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
                     await response.write(f"data: {self._document()}\n\n".encode())
             except (ConnectionError, TimeoutError):
-                # Whoever listened is gone, or too slow: a browser asks again by itself.
+                # The client is gone, or too slow: a browser reconnects by itself.
                 return response
             wait_for_change = asyncio.ensure_future(self._dashboard.wait_for_change())
             try:
@@ -178,7 +178,7 @@ def parse_offsets(body: object) -> Offsets | None:
         return None
 
 
-# Each has one spelling.
+# Each number has one spelling.
 PartitionNumber = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,8})$")]
 Offset = Annotated[int, Field(ge=0, le=INT64_MAX)]
 
@@ -189,7 +189,7 @@ class ResetRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     group: GroupId
-    # By topic, and partition.
+    # By topic and partition.
     offsets: dict[Topic, dict[PartitionNumber, Offset]]
 
     @property
@@ -253,7 +253,7 @@ def content_security_policy(html: str) -> str:
 async def serve_page(page: Page, address: str) -> AsyncIterator[None]:
     """Serve the page on the address until the context exits."""
     host, _, port = address.rpartition(":")
-    # Whoever listens to events would hold it up.
+    # Open event streams would delay the shutdown.
     runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     assert runner.server is not None

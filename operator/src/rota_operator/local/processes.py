@@ -45,11 +45,11 @@ class Command:
     environment: Mapping[str, str] = field(repr=False)
     folder: Path
     log: Path
-    # When the runner has died.
+    # After the runner has died: time in seconds until the supervisor kills the process.
     grace_s: float
-    # Of a sidecar: where it can be asked to drain.
+    # Drain socket of a sidecar.
     drain_socket: Path | None = None
-    # Of the process; an application has its user's.
+    # Umask of the process; an application has the user's.
     umask: int = OTHERS
 
 
@@ -74,7 +74,7 @@ class Processes:
         self._commands: dict[int, Command] = {}
         self._roles: dict[int, tuple[int, ProcessRole]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        # Asked to end before they had begun.
+        # Processes that were asked to stop before they had started.
         self._early_signals: dict[int, signal.Signals] = {}
         self._tick_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -128,7 +128,8 @@ class Processes:
             case Terminate(run):
                 self._signal(run, signal.SIGTERM)
             case Kill(run):
-                # The supervisor turns it into SIGKILL for the process; SIGKILL would end the supervisor alone.
+                # The supervisor turns SIGQUIT into SIGKILL for the process; SIGKILL would end the supervisor
+                # alone.
                 self._signal(run, signal.SIGQUIT)
             case Restarting() | ReplicaStopped() | DrainFailed():
                 self._on_event(action)

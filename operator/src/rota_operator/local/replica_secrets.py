@@ -34,7 +34,7 @@ class ReplicaSecrets:
         """Write a new token for the replica to `file`; the previous one becomes invalid."""
         secret = self._new_secret()
         file.unlink(missing_ok=True)
-        # Made anew, for this user alone from its first moment: another file or a link there is not written to.
+        # Created exclusively and private: an existing file or link is never written to.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "w") as opened:
             opened.write(f"{secret}\n")
         self._secrets[replica] = secret.encode()

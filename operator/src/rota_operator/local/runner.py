@@ -48,10 +48,10 @@ from rota_service.private_files import FOLDER_MODE
 
 SUFFIXES = (".yaml", ".yml")
 COORDINATOR_GRACE_S = 10.0
-# It starts beside us: it is looked for again at once.
+# Interval of connection attempts while the coordinator starts.
 CHANNEL = (("grpc.max_reconnect_backoff_ms", 200), ("grpc.enable_http_proxy", 0))
 ANY_PORT = "127.0.0.1:0"
-# Whoever may speak with the coordinator or the page may do everything: nobody beyond this machine can.
+# Coordinator and page accept every client, so they listen on loopback only.
 LOOPBACK = ("127.0.0.1", "localhost")
 PORT_MAX = 65535
 KAFKA = "kafka://"
@@ -114,7 +114,7 @@ def _files(paths: list[Path]) -> Iterator[Path]:
 
 
 Tasks = Sequence["asyncio.Task[None]"]
-# What goes on beside it, and looks at it.
+# Displays that run beside the processes and show their state.
 Display = Callable[["Runner"], Coroutine[Any, Any, None]]
 
 
@@ -184,9 +184,9 @@ class Runner:
         finally:
             stop_waiter.cancel()
             await asyncio.gather(*(each.processes.stop() for each in self.workloads))
-            # It waits for whoever still has a stream.
+            # The Fleet server waits for open streams.
             await cancel_all(watching)
-            # Last: commits of those that end still go there.
+            # The coordinator stops last: members that stop still commit there.
             await self._coordinator.stop()
             for each in (*failed, *watching, *showing):
                 if each.done() and not each.cancelled():
@@ -259,7 +259,7 @@ class Runner:
             message = f"{replica}: {event.part.value} exited with code {event.code}; restarting"
             self._print_line(f"{message} (log: {log_file(self.paths, replica, event.part.value)})")
             if event.part is ProcessRole.SIDECAR:
-                # What it has said is true no more.
+                # The reports of the stopped replica are outdated.
                 self.dashboard.remove_replica(workload.group_id, replica)
         elif isinstance(event, DrainFailed):
             message = f"{replica}: stopping without a complete drain: {event.reason}"
@@ -287,9 +287,10 @@ class Runner:
             f"--store=sqlite:{home / 'coordinator.sqlite'}",
             f"--listen={address}",
             "--http-listen=127.0.0.1:0",
-            # Here all members start within a moment.
+            # All members start within a moment: a long initial rebalance delay would only slow down the
+            # start.
             "--group-initial-rebalance-delay-ms=500",
-            # With a log it would take offsets of the log's topics only.
+            # With its own log, the coordinator would accept offsets of the log's topics only.
             *(["--no-log"] if any(map(is_rota_over_kafka, self._manifests.groups.values())) else []),
             "--log-format=json",
         ]
@@ -310,7 +311,7 @@ def local_paths(home: Path, listen: str, page: str, kafka: str = "") -> Iterator
         except BlockingIOError:
             raise CannotStart(f"another runner uses {home}; stop it, or choose another --home") from None
         address = f"{ROTA}{free_address(listen)}"
-        # Those of an earlier run name what does not answer any more.
+        # Address files of an earlier run name servers that no longer answer.
         for name in ("address", "page"):
             (home / name).unlink(missing_ok=True)
         try:
@@ -318,7 +319,7 @@ def local_paths(home: Path, listen: str, page: str, kafka: str = "") -> Iterator
                 Path(sys.executable), address, home, Path(sockets), page=free_address(page), kafka=kafka
             )
         finally:
-            # Commands would ask for what has ended.
+            # Commands would connect to servers that have stopped.
             (home / "page").unlink(missing_ok=True)
 
 

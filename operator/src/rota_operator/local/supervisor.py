@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# What a shell says of a command that it does not find, or may not run.
+# Exit codes of a shell for a command that it cannot find, or may not execute.
 NOT_FOUND, NOT_ALLOWED = 127, 126
 # PR_SET_PDEATHSIG.
 PARENT_DEATH_SIGNAL = 1
@@ -37,14 +37,16 @@ class Supervisor:
 
     def run(self) -> int:
         """Run the process to its end and return its exit code."""
-        # From a terminal it goes to everybody; the runner decides who ends when.
+        # Signals of the terminal go to all processes of its group; the runner decides which process ends
+        # when.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # It must not be ignored, to be waited for.
+        # An ignored SIGCHLD could not be waited for.
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # They are waited for, not handled: one that came right before a call that waits would not end that.
+        # Blocked and waited for instead of handled: a signal that arrives right before a blocking call would
+        # not end that call.
         original_mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
-            # A session of its own: signals go to all that it starts.
+            # A session of its own: signals reach all processes that it starts.
             child = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -60,9 +62,9 @@ class Supervisor:
         threading.Thread(target=self._end_on_eof, args=(child.pid,), daemon=True).start()
         code = forward_signals(child)
         self._ended.set()
-        # It may be another one's soon.
+        # The kernel may reuse the id soon.
         self._pid_file.unlink(missing_ok=True)
-        # Of what it has started nothing stays.
+        # Kill the remaining processes of the session.
         signal_group(child.pid, signal.SIGKILL)
         return code if code >= 0 else 128 - code
 
@@ -82,10 +84,10 @@ def forward_signals(child: "subprocess.Popen[bytes]") -> int:
             case signal.SIGTERM:
                 signal_group(child.pid, signal.SIGTERM)
             case signal.SIGQUIT:
-                # The runner requests a kill: SIGKILL would end the supervisor, not the process.
+                # SIGQUIT is the runner's request to kill: SIGKILL would end the supervisor, not the process.
                 signal_group(child.pid, signal.SIGKILL)
             case _:
-                # Perhaps it has ended.
+                # The process may have ended.
                 continue
     return code
 

@@ -16,7 +16,7 @@ from rota_operator.overview.view import EventKind, GroupView, HistoryEvent, Memb
 EVERY_S = 0.25
 LINES_SHOWN = 4
 EVENTS_SHOWN = 6
-# What of the terminal's height is not for partitions: titles, heads, members, moments, lines.
+# Lines of the terminal that are not partitions: titles, headings, members, events, spacing.
 RESERVED_HEIGHT = 22
 PARTITIONS_SHOWN_MIN = 4
 UNKNOWN = "–"
@@ -44,7 +44,7 @@ class Terminal:
         if self._is_live:
             self._lines.append(line)
         else:
-            # Not broken at the edge: commands are copied from here.
+            # No wrapping at the edge: commands are copied from here.
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     async def show(self, dashboard: DashboardState) -> None:
@@ -150,7 +150,7 @@ def partitions(group: GroupView, rows: int) -> Table:
     )
     chosen = list(group.partitions)
     if len(chosen) > rows:
-        # What is unknown is what somebody should look at.
+        # Unknown values need attention most.
         worst = sorted(chosen, key=lambda each: (each.lag_records is not None, -(each.lag_records or 0)))
         chosen = worst[: rows - 1]
     for each in chosen:
@@ -173,7 +173,7 @@ def events(history: Sequence[HistoryEvent]) -> Text:
     """The newest events, one line each."""
     lines = Text()
     for event in history[:EVENTS_SHOWN]:
-        # The time of day as people here read it.
+        # Local time.
         at = datetime.fromtimestamp(event.at_ms / 1000)  # noqa: DTZ006
         style = BUSY if event.kind is EventKind.REBALANCE else ""
         lines.append(f"{at:%H:%M:%S} ", SOFT).append_text(plain_text(describe_event(event), style)).append(

@@ -10,7 +10,7 @@ from rota_operator.overview.view import ReplicaView, WorkloadView
 from rota_operator.replicas.events import ProcessRole, Restarting
 from rota_operator.replicas.replica_set import NotRunning, ReplicaSet, Running
 
-# Each is two processes on this machine.
+# Each replica is two processes on this machine.
 REPLICAS_MAX = 100
 
 

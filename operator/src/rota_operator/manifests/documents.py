@@ -10,7 +10,7 @@ import yaml
 from typing_extensions import override
 
 Path = tuple[str | int, ...]
-# Of a file, far more than manifests have; an anchor that stands for itself many times over could be any size.
+# Limit of values in a file, far above real manifests; without it, nested aliases could expand without bound.
 BYTES_MAX = 1 << 20
 VALUES_MAX = 100_000
 DEPTH_MAX = 50
@@ -28,7 +28,7 @@ class Diagnostic(NamedTuple):
 
     file: str
     line: int
-    # Begins with the field, where it is about one.
+    # Begins with the field's path, if the error is about a field.
     message: str
 
     @property
@@ -52,7 +52,7 @@ class Document:
 
     file: str
     value: Mapping[str, Any]
-    # Of every value in it, beginning with 1.
+    # Line of every value, counted from 1.
     lines: Mapping[Path, int]
 
     @property
@@ -85,7 +85,7 @@ def parse_documents(file: str, text: str) -> list[Document]:
     """Parse all documents of a file; empty ones are omitted, a List is expanded. Raises InvalidManifest."""
     found: list[Document] = []
     try:
-        # It looks at the beginning of the text already.
+        # The parser reads the beginning of the text already when it is created.
         composer, reader = _BoundedComposer(file, text), _NodeReader(file)
         while composer.check_node():
             node = composer.get_node()
@@ -183,7 +183,7 @@ class _NodeReader:
             if key in found:
                 self._refuse(name, f"duplicate key {key}; remove one")
             found[key] = self._value(value, (*path, key))
-            # What is wrong with a field is looked for where its name stands.
+            # An error in a field is reported on the line of its name.
             self._lines[*path, key] = _line(name)
         return found
 
@@ -191,10 +191,10 @@ class _NodeReader:
         if node.tag not in SCALARS:
             self._refuse(node, f"unsupported tag {node.tag}; remove it")
         if node.tag.endswith(":timestamp"):
-            # To Kubernetes that is a text.
+            # Kubernetes takes it as a string.
             return node.value
         if node.tag in NUMBERS and len(node.value) > NUMBER_LENGTH_MAX:
-            # Of one to the base of 60 the time grows with the square.
+            # Parsing a sexagesimal number takes quadratic time.
             self._refuse(
                 node,
                 f"the number has more than {NUMBER_LENGTH_MAX} characters; put it in quotes if it is text",
@@ -202,7 +202,7 @@ class _NodeReader:
         try:
             return self._scalars.construct_object(node)
         except (ValueError, LookupError):
-            # What the tag says and the text does not.
+            # The tag and the text contradict each other.
             kind = node.tag.rpartition(":")[2]
             self._refuse(node, f"{_shown(node.value)} is not a valid {kind}; put it in quotes if it is text")
 

@@ -15,7 +15,7 @@ from rota_operator.spec.model import GROUP, KIND, VERSION, ConsumerGroupSpec
 from rota_operator.spec.validation import InvalidSpec, Path, dotted, parse_model, parse_spec
 
 WORKLOADS = ("Deployment", "StatefulSet")
-# Kinds whose names become values of labels; and of files and sockets, whose paths cannot be long.
+# Kinds whose names become label values, and names of files and sockets, whose paths are limited.
 LABEL_KINDS = (KIND, *WORKLOADS)
 LABEL_LENGTH_MAX = 63
 API_VERSIONS = {
@@ -166,7 +166,7 @@ class _Collector:
             try:
                 found.setdefault(key, base64.b64decode(text, validate=True))
             except ValueError:
-                # What it is must not be shown.
+                # The value must not be shown.
                 self._report(
                     document,
                     ("data", key),
@@ -183,7 +183,7 @@ class _Collector:
     def check(self) -> None:
         """Check references between resources, and that each target and group id is used once."""
         if self.problem:
-            # What could not be read would be missed.
+            # Invalid resources would be reported as missing.
             return
         self._check_targets()
         self._check_group_ids()

@@ -23,7 +23,7 @@ from rota_operator.spec.scalars import NonNegativeInt
 from rota_operator.spec.schema import SpecModel, ValidationRule
 
 Element = TypeVar("Element")
-# What passed a validator of ours is no JSON any more, whose lists would be taken.
+# A value that has passed one of our validators is a tuple, which JSON mode would reject.
 ListOf = Annotated[tuple[Element, ...], Strict(strict=False)]
 
 

@@ -34,11 +34,11 @@ class Description:
 
     group_id: str
     state: str
-    # None: Kafka's brokers do not report it.
+    # None: Kafka brokers do not report it.
     generation: int | None
     strategy: str
     members: Sequence[DescribedMember]
-    # What opened the last rebalance; empty: the engine does not report it.
+    # Trigger of the last rebalance; empty: the engine does not report it.
     reason: str = ""
 
 
@@ -62,7 +62,7 @@ def _readable(assignment: bytes) -> frozenset[Partition]:
     try:
         return partitions_of(assignment)
     except Malformed:
-        # Another kind of client, with a format of its own.
+        # Another kind of client, with an assignment format of its own.
         return frozenset()
 
 

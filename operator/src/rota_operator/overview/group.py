@@ -25,9 +25,9 @@ from rota_operator.overview.view import GroupView, MemberView, OwnedPartitions, 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 Number = TypeVar("Number", int, float)
-# More than people look at; the rest is counted.
+# Maximum number of partitions shown; the rest is counted.
 PARTITIONS_SHOWN = 2_000
-# A member without a sidecar of ours: its client reports nothing here.
+# State of a member without one of our sidecars, which reports nothing.
 OTHER_CLIENT = "Other client"
 MEMBER_STATE = "MEMBER_STATE_"
 
@@ -39,9 +39,9 @@ class DescribedGroup:
     state: str = UNKNOWN
     generation: int | None = None
     strategy: str = ""
-    # By the names of the members.
+    # By member name.
     member_ids: Mapping[str, str] = field(default_factory=dict)
-    # Of the last generation that everybody was in.
+    # Owners in the last generation that was stable.
     owners: Mapping[Partition, str] = field(default_factory=dict)
 
 
@@ -53,7 +53,7 @@ class GroupState:
         self.history = History()
         self._name = name
         self._described = DescribedGroup()
-        # The names of members by their ids, also of those that have gone since the last round was over.
+        # Member names by id, including members that have left since the last rebalance finished.
         self._names_by_id: dict[str, str] = {}
         self._reporters: dict[str, SidecarReports] = {}
         self._offsets = KnownOffsets()
@@ -158,7 +158,7 @@ class GroupState:
         found: dict[Partition, tuple[int, str]] = {}
         for name, holding in self.owned_partitions(now_ms).items():
             for partition in holding.partitions:
-                # A member that a newer generation has replaced may not know it yet.
+                # A member that was replaced in a newer generation may not know it yet.
                 if partition not in found or found[partition][0] < holding.generation:
                     found[partition] = holding.generation, name
         return {partition: name for partition, (_, name) in found.items()}

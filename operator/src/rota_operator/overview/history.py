@@ -7,7 +7,7 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import EventKind, HistoryEvent
 
 EVENTS_MAX = 200
-# More names than these are counted.
+# Maximum number of names in one message; the rest is counted.
 NAMES_SHOWN = 3
 
 Owners = Mapping[Partition, str]
@@ -22,7 +22,7 @@ class History:
         self._owners: Owners = {}
         self._generation: int | None = None
         self._since_ms: int | None = None
-        # Of the next rebalance: what can be seen, and what the coordinator says.
+        # Reasons of the next rebalance: observed changes, and the coordinator's own text.
         self._observed_changes: list[str] = []
         self._reasons: list[str] = []
         self.rebalances = 0
@@ -73,10 +73,11 @@ class History:
             HistoryEvent(
                 at_ms=at_ms,
                 kind=EventKind.REBALANCE,
-                # What the coordinator says tells also why; that members came or went is not all of it.
+                # The coordinator's text takes precedence: joined and left members may be only a part of the
+                # reason.
                 message=", ".join(self._reasons or self._observed_changes) or "members rejoined",
                 generation=generation,
-                # It was over before anybody looked.
+                # The rebalance was over before it was observed.
                 pause_ms=None if self._since_ms is None else at_ms - self._since_ms,
                 moved=moved,
             )
@@ -86,7 +87,7 @@ class History:
         self._observed_changes, self._reasons = [], []
 
     def _add_reason(self, reason: str) -> None:
-        # One round is told of several times, and one may begin before the other is over.
+        # One rebalance is described several times, and one may begin before the previous one is over.
         if reason and reason not in self._reasons:
             self._reasons.append(reason)
 

@@ -23,7 +23,7 @@ class PartitionOffsets:
     end: int | None = None
     # Timestamp in ms of the first uncommitted record; None: unknown, or there is no such record.
     first_uncommitted_ms: int | None = None
-    # From the committed offset on the log has control markers only.
+    # After the committed offset the log has control markers only.
     markers_only: bool = False
 
     @property

@@ -6,13 +6,13 @@ from typing import NamedTuple
 from rota_operator.overview.assignment import Partition
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
-# A sidecar reports each second. Who has said nothing for so long is not known any more.
+# A sidecar reports each second; without a report for this long its state is unknown.
 REPORT_VALID_MS = 5_000
-# Over which its rate is taken.
+# Window over which the processing rate is computed.
 RATE_WINDOW_MS = 5_000
 RATE_WINDOW_MIN_MS = 900
 SAMPLES_MAX = 100
-# Partitions that one line names; the rest is counted.
+# Maximum number of partitions that one line names; the rest is counted.
 PROBLEM_PARTITIONS_SHOWN = 20
 
 
@@ -35,7 +35,7 @@ class SidecarReports:
         """Add a report; a lower record count than before means that the sidecar has restarted."""
         done = report.member.records_done
         if self._samples and done < self._samples[-1].records_done:
-            # It was started again, and counts anew.
+            # The sidecar was restarted, and its counter starts anew.
             self._samples.clear()
         self._samples.append(Sample(now_ms, done))
         while self._samples[0].at_ms < now_ms - RATE_WINDOW_MS:

@@ -25,9 +25,9 @@ class HistoryEvent:
     kind: EventKind
     message: str
     generation: int | None = None
-    # Of a rebalance: from its beginning until everybody had what is theirs.
+    # Of a rebalance: duration in milliseconds until the group was stable.
     pause_ms: int | None = None
-    # Of a rebalance: how many partitions have another owner.
+    # Of a rebalance: number of partitions that have another owner.
     moved: int | None = None
 
 
@@ -48,15 +48,15 @@ class PartitionView:
     owner: str | None
     position: int | None = None
     committed: int | None = None
-    # Of the log; under read_committed the last stable offset.
+    # Log end offset; with read_committed the last stable offset.
     end: int | None = None
-    # Uncommitted records, and the age of the first of them.
+    # Number of uncommitted records, and the age of the first one in seconds.
     lag_records: int | None = None
     lag_seconds: float | None = None
-    # Records a second that come.
+    # Records per second that arrive.
     arrival_rate: float | None = None
     in_flight: int | None = None
-    # Of the log.
+    # Log start offset.
     start: int | None = None
 
 
@@ -68,17 +68,17 @@ class MemberView:
     member_id: str | None
     state: str
     generation: int | None
-    # As topic-number.
+    # As TOPIC-NUMBER.
     partitions: tuple[str, ...]
     records_done: int | None = None
-    # Records a second that are done.
+    # Records per second that are processed.
     done_rate: float | None = None
     in_flight: int | None = None
     suspended: bool | None = None
-    # Nothing more is handed out to its application; `problems` has the reason and the end.
+    # Delivery to its application is paused; `problems` has the reason and the end.
     draining: bool | None = None
     last_error: str = ""
-    # What keeps it, or a partition that it has, from being read now: one sentence each.
+    # Reasons why the member, or one of its partitions, is not consumed now: one line each.
     problems: tuple[str, ...] = ()
 
 
@@ -87,21 +87,21 @@ class GroupView:
     """State of one group."""
 
     group_id: str
-    # Of its ConsumerGroup, as namespace/name.
+    # The ConsumerGroup, as namespace/name.
     name: str
     state: str
     generation: int | None
     strategy: str
     members: tuple[MemberView, ...]
     partitions: tuple[PartitionView, ...]
-    # There are more than are shown.
+    # Number of partitions that are not shown.
     partitions_left_out: int
     unowned: int
     lag_records: int | None
     lag_seconds: float | None
     arrival_rate: float | None
     done_rate: float | None
-    # Since this was started; the newest moment is the first one.
+    # Events since the runner was started, newest first.
     rebalances: int
     history: tuple[HistoryEvent, ...]
 

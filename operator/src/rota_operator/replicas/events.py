@@ -15,21 +15,21 @@ class ProcessRole(Enum):
 class ReplicaPolicy:
     """Timeouts and restart backoff of a workload's replicas, in milliseconds."""
 
-    # Whether there is a sidecar beside the application.
+    # True if a sidecar runs beside the application.
     has_sidecar: bool = True
-    # How long who is asked to end may take, all parts together.
+    # Grace period of a replica, for all steps of its shutdown together.
     grace_ms: int = 30_000
-    # Of that: how long its sidecar may take to let the application finish what it has in hand.
+    # Part of the grace period for the sidecar's drain.
     drain_ms: int = 10_000
-    # How long it may take once nobody wants to wait any more.
+    # Grace period after a forced stop.
     forced_grace_ms: int = 2_000
     backoff_ms: int = 500
     backoff_max_ms: int = 30_000
-    # Who was up for so long begins anew with the shortest wait.
+    # After running for this long, the next restart has the initial backoff again.
     backoff_reset_ms: int = 10_000
 
 
-# ---------------------------------------------------------------------------------------------- heard
+# ---------------------------------------------------------------------------------------------- events
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Drained:
     """Event: a drain has finished, completely if `reason` is empty."""
 
     run: int
-    # Why not; empty: it is drained.
+    # Reason of an incomplete drain; empty: complete.
     reason: str = ""
 
 
@@ -75,7 +75,7 @@ class Tick:
 
 Event = DesiredReplicas | Started | Exited | Drained | ForceStop | Tick
 
-# ---------------------------------------------------------------------------------------------- done
+# --------------------------------------------------------------------------------------------- actions
 
 
 @dataclass(frozen=True, slots=True)

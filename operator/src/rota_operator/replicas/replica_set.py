@@ -87,9 +87,9 @@ class Replica:
     parts: dict[ProcessRole, ProcessState] = field(
         default_factory=lambda: dict.fromkeys(ProcessRole, NotRunning())
     )
-    # When the last of it is killed; None: it is to stay.
+    # Deadline after which its last process is killed; None: the replica is to stay.
     stop_deadline_ms: int | None = None
-    # None: nobody was asked yet.
+    # None: no drain was requested yet.
     drain: Draining | DrainFinished | None = None
 
 
@@ -104,7 +104,7 @@ class ReplicaSet:
         self._policy = policy
         self._desired = 0
         self._replicas: dict[int, Replica] = {}
-        # Where each process belongs.
+        # Replica and role of each process.
         self._runs: dict[int, tuple[Replica, ProcessRole]] = {}
         self._last_run = 0
         self._now_ms = 0
@@ -144,7 +144,7 @@ class ReplicaSet:
         self._reconcile()
         return self._actions
 
-    # What happened
+    # Handling of events
 
     def _started(self, run: int) -> None:
         replica, part = self._runs.get(run, (None, None))
@@ -214,7 +214,7 @@ class ReplicaSet:
                     self._actions.append(Kill(state.run))
                     replica.parts[part] = Terminating(state.run, None)
 
-    # What follows
+    # Computation of actions
 
     def _reconcile(self) -> None:
         for number in sorted(self._replicas, reverse=True):

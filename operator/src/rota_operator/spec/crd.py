@@ -14,7 +14,7 @@ from rota_operator.spec.status import ConsumerGroupStatus
 
 Schema = dict[str, Any]
 PLURAL = "consumergroups"
-# Of what a JSON schema says, these are words of a structural schema too; in the order in which they are written.
+# JSON schema keywords that a structural schema supports, in the order in which they are written.
 SCHEMA_KEYWORDS = (
     "description", "type", INT_OR_STRING, "default", "enum", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum",
     "maximum", "minItems", "maxItems", "maxProperties", "required", "items", "properties",
@@ -133,7 +133,7 @@ class _StructuralSchemas:
             (kind,) = (each for each in whole.pop("anyOf") if each != {"type": "null"})
             whole = {**kind, **whole} if "$ref" in kind else {**whole, **kind}
         if "$ref" in whole:
-            # What is said of the field goes before what is said of its kind; but the kind has the name.
+            # The field's description takes precedence over its model's; the model has the name.
             kind = self._defs[whole.pop("$ref").rpartition("/")[2]]
             whole = {**kind, **whole, "title": kind["title"]}
         return whole

@@ -8,7 +8,7 @@ from rota_operator.spec.names import OptionalLabelKey
 from rota_operator.spec.scalars import PositiveInt, ShortText
 from rota_operator.spec.schema import SpecModel, ValidationRule
 
-# As the brokers' own limits are: group.min.session.timeout.ms and group.max.session.timeout.ms.
+# Kafka's default limits: group.min.session.timeout.ms and group.max.session.timeout.ms.
 SESSION_MIN_S, SESSION_MAX_S = 6, 1800
 
 

@@ -61,7 +61,7 @@ class ConsumerGroupSpec(SpecModel):
     )
     coordination: Literal["Auto", "Kafka", "Rota"] = Field(
         default="Auto",
-        description="Which system coordinates the group and stores its offsets. Auto: the one that stores the topics. Immutable.",
+        description="The system that coordinates the group and stores its offsets. Auto: the one that stores the topics. Immutable.",
     )
     coordinator_address: str = Field(
         default="",
@@ -108,7 +108,7 @@ class ConsumerGroupSpec(SpecModel):
         default=Membership(), description="Timeouts and identity of the group's members."
     )
     assignment: Assignment = Field(
-        default=Assignment(), description="How partitions are assigned to members."
+        default=Assignment(), description="The assignment of partitions to members."
     )
     offsets: Offsets = Field(
         default=Offsets(), description="Start positions, commits and resets of the group's offsets."
@@ -130,7 +130,7 @@ class ConsumerGroupSpec(SpecModel):
     monitoring: Monitoring = Field(default=Monitoring(), description="Metrics and alerts of the group.")
     deletion_policy: Literal["RetainOffsets", "DeleteGroup"] = Field(
         default="RetainOffsets",
-        description="What happens to the group when the ConsumerGroup is deleted. RetainOffsets: its committed offsets are kept. "
+        description="The treatment of the group when the ConsumerGroup is deleted. RetainOffsets: its committed offsets are kept. "
         "DeleteGroup: the group is deleted with its offsets.",
     )
 

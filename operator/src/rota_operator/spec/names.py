@@ -11,7 +11,7 @@ from pydantic import StringConstraints
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-# A label's value, and the part of a label's key behind the slash.
+# A label value, and the part of a label key after the slash.
 _VALUE = r"[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?"
 
 LABEL = rf"^{_LABEL}$"
@@ -26,7 +26,7 @@ LABEL_VALUE = rf"^({_VALUE})?$"
 PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]+$"
 
 _RFC_1123_LABEL = 'a lowercase RFC 1123 label: lowercase letters, digits and "-", beginning and ending with a letter or digit'
-# By pattern, how an error goes on after "must be".
+# By pattern: the text of an error after "must be".
 EXPECTED = {
     LABEL: _RFC_1123_LABEL,
     LABEL_OR_EMPTY: _RFC_1123_LABEL,
@@ -41,7 +41,7 @@ EXPECTED = {
     PRINTABLE: "text without control characters",
 }
 
-# Of most resources, and what refers to them.
+# Names of most resources, and references to them.
 ResourceName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=SUBDOMAIN)]
 Namespace = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=LABEL)]
 ContainerName = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=LABEL)]

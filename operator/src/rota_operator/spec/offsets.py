@@ -14,7 +14,7 @@ class Commit(SpecModel):
 
     mode: Literal["periodic", "sync", "transactional", "external"] = Field(
         default="periodic",
-        description="Who commits offsets. periodic: the sidecar, every intervalSeconds. sync: the sidecar, as soon as it has verdicts. "
+        description="The committer of offsets. periodic: the sidecar, every intervalSeconds. sync: the sidecar, as soon as it has verdicts. "
         "transactional: the application's producer, in its transactions. external: the application's store, with its results.",
     )
     interval_seconds: PositiveInt = Field(
@@ -85,7 +85,7 @@ class Offsets(SpecModel):
         description="The position of a partition whose committed offset is no longer in the log. fail: stop the partition and "
         "report it.",
     )
-    commit: Commit = Field(default=Commit(), description="Who commits offsets, and how often.")
+    commit: Commit = Field(default=Commit(), description="The committer of offsets, and the interval.")
     reset: Reset | None = Field(
         default=None, description="A reset of the committed offsets, executed once for each requestId."
     )

@@ -6,7 +6,7 @@ from pydantic import Field, PlainValidator, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 INT32_MAX = 2**31 - 1
-# The API server's own word for a field that takes both.
+# The API server's keyword for a field that accepts both.
 INT_OR_STRING = "x-kubernetes-int-or-string"
 
 
@@ -21,7 +21,7 @@ ShortText = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
 OptionalTopic = Annotated[str, StringConstraints(max_length=249, pattern=r"^[a-zA-Z0-9._-]*$")]
 Address = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-# ISO 8601, of the parts that have one length only.
+# ISO 8601 durations, limited to the units of constant length.
 Duration = Annotated[
     str, StringConstraints(pattern=r"^PT([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{1,3})?S)?$", max_length=32)
 ]

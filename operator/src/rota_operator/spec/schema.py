@@ -15,9 +15,10 @@ from pydantic_core import PydanticCustomError
 class ValidationRule(NamedTuple):
     """Rule between the fields of a model."""
 
-    # For the API server; `self` is the part. Empty for what has rules of its own there.
+    # CEL expression for the API server; `self` is the model. Empty if the API server checks the rule by
+    # itself.
     cel: str
-    # Ends the sentence that begins with the part's path.
+    # Error message, which follows the model's path.
     message: str
     holds: Callable[[Any], bool]
 
@@ -25,10 +26,10 @@ class ValidationRule(NamedTuple):
 class TransitionRule(NamedTuple):
     """Rule between the old and the new value of a model, checked on updates."""
 
-    # `self` is the part, `oldSelf` what it was.
+    # CEL expression; `self` is the new value, `oldSelf` the old one.
     cel: str
     message: str
-    # Of the part as it was, and as it is.
+    # Predicate of the old and the new value.
     holds: Callable[[Any, Any], bool]
 
 

@@ -17,7 +17,8 @@ from rota_operator.spec.schema import SpecModel
 
 ModelT = TypeVar("ModelT", bound=SpecModel)
 Path = tuple[str | int, ...]
-# By pydantic's error types: the end of a sentence that begins with the field's path. Other types keep pydantic's message.
+# By pydantic's error type: the error message, which follows the field's path. Other types keep pydantic's
+# message.
 MESSAGES = {
     "missing": "is required",
     "extra_forbidden": "is an unknown field; correct its name or remove it",
@@ -118,7 +119,7 @@ def _is_consequence(error: ErrorDetails, others: Sequence[ErrorDetails]) -> bool
 
 def _field_error(error: ErrorDetails, path: Path) -> FieldError:
     values = {"input": _abbreviated(error["input"]), **error.get("ctx", {})}
-    # Of the name of a field that is wrong pydantic adds that it is one.
+    # pydantic appends "[key]" to the path of an invalid field name.
     path = (*path, *(each for each in error["loc"] if each != "[key]"))
     if (expected := EXPECTED.get(values.get("pattern", ""))) is not None:
         return FieldError(path, f"must be {expected}; got {values['input']}")

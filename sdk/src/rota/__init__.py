@@ -1,7 +1,7 @@
 """
-The public names of the SDK: consumers, producers, handlers, topics.
+Public names of the SDK: consumers, producers, handlers, topics.
 
-Names are loaded when they are first used: an application pays for what it needs, and `import rota` for nothing.
+Names are imported on first use, so that `import rota` is fast and an application loads only what it uses.
 """
 
 import importlib
@@ -53,7 +53,7 @@ __all__ = [
     "run",
 ]
 
-# Modules that are used by their own names.
+# Modules that are public under their own names.
 MODULES = ("errors", "serializers", "stores", "testing")
 _HOMES = {
     "AsyncConsumer": "rota.consumer.async_api",

@@ -11,7 +11,7 @@ KAFKA_PORT = 9092
 
 
 def address_of(bootstrap_servers: str | Sequence[str]) -> str:
-    """Return one string, with the scheme `rota://` for Rota's log and none for Kafka."""
+    """Normalize addresses to one string, with the scheme `rota://` for Rota's log and none for Kafka."""
     if not isinstance(bootstrap_servers, str):
         bootstrap_servers = ",".join(bootstrap_servers)
     address = bootstrap_servers.strip().removeprefix(KAFKA_SCHEME)
@@ -35,7 +35,7 @@ def is_rota(address: str) -> bool:
 
 
 def _servers(given: str, port: int) -> list[str]:
-    """Each as host:port."""
+    """Return each server as host:port."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
         raise errors.InvalidArgument(

@@ -1,7 +1,7 @@
 """
-The clocks of this process. `Producer`, `Consumer`, `Topics` and `run` read them here and hand them to everything below.
+Clocks of this process. `Producer`, `Consumer`, `Topics` and `run` read them here and pass them on.
 
-Code below takes a clock as an argument, so that a test can give it a time of its own.
+Other code takes a clock as an argument, so that a test can give it a time of its own.
 """
 
 import time

@@ -1,8 +1,8 @@
 """
-Connections to a `rota://` server, for everything in this package that speaks to one.
+Connections to a `rota://` server, used by every client class of this package.
 
-All of them run on one event loop: an application's own where it is asynchronous, else that of one background thread
-that the whole process shares (gRPC's asyncio side gets in its own way where there are several loops).
+All of them run on one event loop: an asynchronous application's own, else that of one background thread that the whole
+process shares (gRPC's asyncio implementation misbehaves with several loops).
 """
 
 import asyncio
@@ -41,7 +41,7 @@ OPTIONS = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
-    # As patient as our own retries: gRPC would wait two minutes in the end.
+    # Reconnect backoff as short as our own retries: gRPC's default grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
@@ -74,7 +74,7 @@ class Credentials:
     certificate_file: Path | None = None
     key_file: Path | None = None
     token_file: Path | None = None
-    # Send the token to other machines without TLS too.
+    # Allow the token to be sent to other machines without TLS.
     insecure: bool = False
 
 
@@ -115,12 +115,12 @@ class Connection:
         return () if token is None else (("authorization", f"Bearer {token.decode().strip()}"),)
 
     async def close(self) -> None:
-        """Give up the channel, and what is still asked on it."""
+        """Close the channel and cancel its pending calls."""
         await self._channel.close()
 
 
 def _refuse_exposed_token(address: str, credentials: Credentials) -> None:
-    """Raise InvalidArgument where the token would go to another machine in plain text."""
+    """Raise InvalidArgument if the token would be sent to another machine in plain text."""
     if credentials.token_file is None or credentials.ca_file is not None or credentials.insecure:
         return
     if not is_loopback(address.removeprefix(SCHEME)):
@@ -141,7 +141,7 @@ def _file_content(file: Path | None) -> bytes | None:
 
 
 def _error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
-    """Transport, overload and refusals of a call as a whole."""
+    """Translate transport errors, overload, and refusals of a whole call."""
     said = error.details() or error.code().name
     match error.code():
         case Code.DEADLINE_EXCEEDED:
@@ -182,7 +182,7 @@ async def retry_until(
 
 
 class Background:
-    """An event loop in a thread of its own, for callers that are not asynchronous."""
+    """An event loop in a background thread, for callers that are not asynchronous."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -190,7 +190,7 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Result], timeout_s: float | None = None) -> Result:
-        """Run a coroutine on the loop and return its result; TimedOut after `timeout_s`, while it runs on."""
+        """Run a coroutine on the loop and return its result; TimedOut after `timeout_s`, with the coroutine still running."""
         if threading.current_thread() is self._thread:
             work.close()
             self.check_may_block()
@@ -219,13 +219,13 @@ class Background:
         return early.result()
 
     def check_may_block(self) -> None:
-        """Raise on the loop's own thread, where what is awaited could never come."""
+        """Raise on the loop's own thread, where waiting for the loop would deadlock."""
         if threading.current_thread() is self._thread:
             raise errors.blocking_call_in_callback()
 
 
 def background() -> Background:
-    """The one of this process; a process that was forked has its own."""
+    """Return the background loop of this process; a forked process gets its own."""
     return _of_process(os.getpid())
 
 

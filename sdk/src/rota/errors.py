@@ -49,7 +49,7 @@ class RotaError(Exception):
 
     @classmethod
     def with_message(cls, message: str) -> Self:
-        """Create an error of this class with a message of its own in place of the default one."""
+        """Create an error of this class with its own message instead of the default one."""
         error = cls.__new__(cls)
         Exception.__init__(error, message)
         return error
@@ -81,7 +81,7 @@ class _SdkError(RotaError):
         Exception.__init__(self, message)
 
 
-# Raised by the SDK itself
+# Raised by the SDK
 
 
 class ProducerClosed(_SdkError):
@@ -97,7 +97,7 @@ class WokenUp(_SdkError):
 
 
 class SidecarFailed(_SdkError):
-    """The sidecar is missing, has exited, or is configured otherwise than the application needs it."""
+    """The sidecar is missing, has exited, or has other settings than the application needs."""
 
 
 class NoOffsetForPartition(_SdkError):
@@ -173,7 +173,7 @@ def blocking_call_in_callback() -> IllegalState:
     )
 
 
-# Answered by a server
+# Returned by a server
 
 
 class UnknownServerError(RotaError):

@@ -1,7 +1,7 @@
 """
-Makes topics on Kafka's brokers, for `rota.create_topics`. Imported only for a Kafka address.
+Creates topics on Kafka brokers, for `rota.create_topics`. Imported only for a Kafka address.
 
-Looking at them, changing and deleting them is for `rota topics` and for Kafka's own tools.
+`rota topics` and Kafka's own tools describe, change and delete topics.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ KafkaConfig = Mapping[str, str | int | float | bool]
 
 
 def create(address: str, partitions: Mapping[str, int], kafka_config: KafkaConfig, within_s: float) -> None:
-    """Topics of so many partitions each, replicated as the brokers do by themselves; one that is there stays as it is."""
+    """Create topics with so many partitions each and the brokers' default replication factor; existing topics are unchanged."""
     admin = AdminClient({"bootstrap.servers": address, **kafka_config})
     wanted = [NewTopic(name, count) for name, count in partitions.items()]
     made = admin.create_topics(wanted, operation_timeout=within_s, request_timeout=within_s)

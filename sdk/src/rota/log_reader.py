@@ -76,7 +76,7 @@ class Records:
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """The headers of each."""
+        """Headers of each record."""
         headers = self._columns.headers
         return [()] * len(self) if headers is None else headers[self._skipped :]
 
@@ -105,7 +105,7 @@ class Fetched:
     topic: str
     partition: int
     batches: Sequence[Records]
-    # Where to read on.
+    # The next offset to fetch.
     next_offset: int
     log_start_offset: int
     high_watermark: int
@@ -113,7 +113,7 @@ class Fetched:
     error: errors.RotaError | None = None
 
     def __iter__(self) -> Iterator[Record]:
-        """The records; raises the error that came instead of them."""
+        """Iterate over the records; raises the partition's error if there are none."""
         if self.error is not None:
             raise self.error
         for batch in self.batches:
@@ -121,7 +121,7 @@ class Fetched:
 
 
 class AsyncLogReader:
-    """`LogReader` for asyncio; to be made on a running loop."""
+    """`LogReader` for asyncio; created on a running event loop."""
 
     def __init__(
         self, address: str, *, credentials: Credentials | None = None, read_committed: bool = False
@@ -146,7 +146,7 @@ class AsyncLogReader:
         """
         Fetch records from these offsets on; wait until there are `min_bytes`, at most `max_wait_ms`.
 
-        An error of one partition stands in its part of the answer, beside what the others give.
+        An error of one partition is in its part of the result, beside the records of the others.
         """
         request = pb.FetchRequest(
             partitions=[
@@ -168,7 +168,7 @@ class AsyncLogReader:
     async def offsets_at(
         self, partitions: Iterable[TopicPartition] | Iterable[tuple[str, int]], timestamp_ms: int
     ) -> dict[TopicPartition, int]:
-        """The first offsets at or after a time; also START and END. -1 where there is no record that late."""
+        """Return the first offsets at or after a time in ms; also START and END. -1 where all records are older."""
         request = pb.ListOffsetsRequest(
             partitions=[
                 pb.ListOffsetsRequest.Partition(topic=topic, index=index, timestamp_ms=timestamp_ms)
@@ -183,7 +183,7 @@ class AsyncLogReader:
         return {TopicPartition(part.topic, part.index): part.offset for part in response.partitions}
 
     async def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         await self._connection.close()
 
 
@@ -228,7 +228,7 @@ class LogReader:
         self, topic: str, partition: int, offset: int = 0, until: int | None = None
     ) -> Iterator[Records]:
         """
-        All batches from an offset up to another one, or up to what is the end when it is asked.
+        Iterate over batches from an offset up to another one, or up to the end at the time of the call.
 
         >>> records = [record for batch in reader.read("orders", 0) for record in batch]    # doctest: +SKIP
         """
@@ -247,14 +247,14 @@ class LogReader:
     def offsets_at(
         self, partitions: Iterable[TopicPartition] | Iterable[tuple[str, int]], timestamp_ms: int
     ) -> dict[TopicPartition, int]:
-        """The first offsets at or after a time; also START and END. -1 where there is no record that late."""
+        """Return the first offsets at or after a time in ms; also START and END. -1 where all records are older."""
         return self._run(self._reader.offsets_at(partitions, timestamp_ms))
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._background.run(work)
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         self._run(self._reader.close())
 
     def __enter__(self) -> Self:

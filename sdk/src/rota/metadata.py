@@ -12,9 +12,9 @@ class GroupMetadata:
     """
     A member in one generation of a group.
 
-    (incarnation, generation_id) rises as long as the group's name is used: a group that was deleted and born again
-    counts its generations anew, under a higher incarnation. `member_id` tells a static member from its former self,
-    whose place it takes in the same generation.
+    Invariant: (incarnation, generation_id) never decreases while the group's name is in use: a group that is deleted and
+    created again counts generations anew, in a higher incarnation. `member_id` distinguishes a restarted static member from
+    its predecessor, which it replaces in the same generation.
     """
 
     group_id: str

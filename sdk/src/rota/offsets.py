@@ -1,4 +1,4 @@
-"""Offsets of a group, as applications give them and as they travel."""
+"""Offsets of a group: the application's values, and their form in requests."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +10,7 @@ UNKNOWN_EPOCH = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The next offset to read, and a text beside it."""
+    """The next offset to read, and a metadata text."""
 
     offset: int
     metadata: str = ""
@@ -18,7 +18,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The offset and timestamp of a record, as a lookup by time found it."""
+    """Offset and timestamp of a record that a lookup by time found."""
 
     offset: int
     timestamp_ms: int

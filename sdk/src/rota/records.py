@@ -1,4 +1,4 @@
-"""Values that users see everywhere: records, partitions, and the metadata of sent records."""
+"""Values of the public API: records, partitions, and the metadata of sent records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Value = TypeVar("Value", default=bytes | None)
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic. A plain `("orders", 3)` does as well."""
+    """A partition of a topic. Methods accept a plain `("orders", 3)` as well."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Record(NamedTuple, Generic[Key, Value]):
-    """A record as it was read. Key and value are bytes or None, or what a consumer's deserializers make of them."""
+    """A consumed record. Key and value are bytes or None, or the results of a consumer's deserializers."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class Record(NamedTuple, Generic[Key, Value]):
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRecord:
-    """A record before it is sent, as interceptors see it: key and value are what the application gave."""
+    """A record before it is sent, as interceptors see it: key and value are the application's objects."""
 
     topic: str
     value: object = None

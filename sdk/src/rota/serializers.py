@@ -4,8 +4,8 @@ Serializers and deserializers for producers and consumers.
     producer = rota.Producer(…, value_serializer=JSON.serialize, key_serializer=STRING.serialize)
     consumer = rota.Consumer(…, value_deserializer=JSON.deserialize, key_deserializer=STRING.deserialize)
 
-Any two functions of (topic, object) and (topic, bytes) do as well; `Serde` keeps such a pair together. None stays None in
-both directions, so that a record that deletes its key is one everywhere.
+Any functions of (topic, object) and (topic, bytes) are accepted; `Serde` holds such a pair. None stays None in both
+directions, so that a tombstone (a record without a value) stays one.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Topics of a Rota log: make, look at, delete, with all or some of their records. For administrators, examples and tests."""
+"""Topics of a Rota log: create, describe and delete them, add partitions, delete records. For administrators and tests."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Topics:
         retention_bytes: int = FOR_EVER,
         exist_ok: bool = True,
     ) -> None:
-        """Make topics of so many partitions each; one that is there already stays as it is."""
+        """Create topics with so many partitions each; existing topics are unchanged."""
         request = pb.CreateTopicsRequest(
             topics=[
                 pb.CreateTopicsRequest.Topic(
@@ -67,7 +67,10 @@ class Topics:
         self._ask(lambda: self._changed(self._connection.log.CreateTopics, request, may_be))
 
     def add_partitions(self, partitions: Mapping[str, int]) -> None:
-        """Give topics more partitions: the new numbers, all in all. Keys then go elsewhere."""
+        """
+        Increase the number of partitions of topics to the given total. Records with a key may then go to other
+        partitions.
+        """
         request = pb.CreatePartitionsRequest(
             topics=[
                 pb.CreatePartitionsRequest.Topic(name=name, partitions=count)
@@ -83,7 +86,7 @@ class Topics:
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
         """
-        Delete all records before these offsets, for every group; the offset at which each partition begins now.
+        Delete all records before these offsets, for every group; return the new log start offset of each partition.
 
         >>> topics.delete_records({("orders", 0): 1_200})                # doctest: +SKIP
         """
@@ -138,7 +141,7 @@ class Topics:
         return self._background.run(retry_until(ask, deadline_s=deadline_s, clock=self._clock))
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         self._background.run(self._connection.close())
 
     def __enter__(self) -> Self:
@@ -157,15 +160,15 @@ def create_topics(
     kafka_config: Mapping[str, str | int | float | bool] | None = None,
 ) -> None:
     """
-    Make topics of so many partitions each, where they are not there yet; on Kafka's brokers too.
+    Create topics with so many partitions each, unless they exist; on Kafka brokers too.
 
-    `kafka_config` is librdkafka's, for those that ask who we are.
+    `kafka_config` has librdkafka settings, for brokers that require authentication.
 
     >>> rota.create_topics("rota://127.0.0.1:7070", {"orders": 12})    # doctest: +SKIP
     """
     address = address_of(bootstrap_servers)
     if not is_rota(address):
-        # Not everybody has confluent-kafka.
+        # confluent-kafka is optional.
         from rota import kafka_topics
 
         kafka_topics.create(address, partitions, kafka_config or {}, WITHIN_S)

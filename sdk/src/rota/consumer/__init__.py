@@ -1,1 +1,1 @@
-"""Reading records as a member of a group, with the methods that Kafka's users know. `rota.Consumer` is the way in."""
+"""Consumers: members of a group with the methods of Kafka's consumer. The public class is `rota.Consumer`."""

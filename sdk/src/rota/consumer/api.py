@@ -1,4 +1,4 @@
-"""`rota.Consumer`: reads records as a member of a group, with the methods that Kafka's users know."""
+"""`rota.Consumer`: consumes topics as a member of a group, with the methods of Kafka's consumer."""
 
 import math
 import threading
@@ -34,19 +34,19 @@ Result = TypeVar("Result")
 
 class Consumer:
     """
-    Reads topics as a member of a group; one for each thread.
+    Consumes topics as a member of a group; create one per thread.
 
     >>> with rota.Consumer("orders", group_id="billing", bootstrap_servers="rota://127.0.0.1:7070") as consumer:
     ...     for record in consumer:                                                       # doctest: +SKIP
     ...         print(record.topic, record.partition, record.offset, record.value)
 
-    The methods mean what they mean in Kafka's consumer: docs/consumer-api.md has both side by side. Records and rebalances
-    come to the application in `poll` and in iteration, and nowhere else: an application that does not poll keeps its
-    partitions until the sidecar's deadlines take them.
+    The methods have the semantics of Kafka's consumer; docs/consumer-api.md compares both. Records and rebalances reach the
+    application in `poll` and in iteration only: an application that does not poll keeps its partitions until a deadline of
+    the sidecar expires.
 
-    Beside a sidecar, in a pod, neither group nor servers are given: the sidecar has them, and ROTA_SIDECAR says where it is.
-    `rota.consumer.options.Options` lists all settings. A consumer belongs to one thread at a time; only `wakeup` may be
-    called from others, and from signal handlers.
+    Beside a sidecar, in a pod, omit the group and the servers: the sidecar has them, and ROTA_SIDECAR is its address.
+    `rota.consumer.options.Options` lists all settings. Invariant: one thread uses a consumer at a time; only `wakeup` may be
+    called from other threads and from signal handlers.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Consumer:
         self._background = background()
         self._clock = system_clocks().monotonic_s
         self._engine = self._background.run(_create_engine(options, sidecar, self._clock))
-        # The slice that is iterated over.
+        # The slice of the current iteration.
         self._slice: BatchSlice | None = None
         self._records: Iterator[Record[Any, Any]] = iter(())
         self._next_offset = 0
 
-    # What to read
+    # Subscription and assignment
 
     def subscribe(
         self,
@@ -86,7 +86,7 @@ class Consumer:
         listener: RebalanceListener | None = None,
     ) -> None:
         """
-        Read topics, or all whose whole name matches a pattern, as a member of the group; instead of those before.
+        Subscribe to topics, or to all topics whose whole name matches a pattern; replaces the previous subscription.
 
         >>> consumer.subscribe(["orders", "payments"])        # doctest: +SKIP
         >>> consumer.subscribe(pattern=r"orders-.*")          # doctest: +SKIP
@@ -101,11 +101,11 @@ class Consumer:
             self._run(self._engine.subscribe(subscription, self._within_s(None)))
 
     def subscription(self) -> set[str]:
-        """The topics it has subscribed to."""
+        """Return the subscribed topics."""
         return set(self._engine.subscription.topics)
 
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
-        """Read these partitions and no others, with no group that shares them out; instead of those before."""
+        """Assign partitions manually, without the group's assignment; replaces the previous assignment."""
         wanted = topic_partitions(partitions)
         with self._exclusive():
             if self._engine.subscription:
@@ -113,11 +113,11 @@ class Consumer:
             self._run(self._engine.assign(wanted, self._within_s(None)))
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that it has."""
+        """Return the assigned partitions."""
         return set(self._engine.core.assigned)
 
     def unsubscribe(self) -> None:
-        """Give up all partitions: commit what is done where the consumer commits by itself, and leave the group."""
+        """Give up all partitions: commit consumed offsets if auto commit is on, and leave the group."""
         with self._exclusive():
             self._run(self._engine.finish(self._within_s(None), commits=self._options.enable_auto_commit))
             self._revoke_all()
@@ -136,13 +136,13 @@ class Consumer:
         if core.assigned:
             self._listener.on_partitions_revoked(sorted(core.assigned))
 
-    # Reading
+    # Consumption
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """
-        The next records, by partition; waits up to `timeout_ms` for the first ones.
+        Return the next records, by partition; wait up to `timeout_ms` for the first ones.
 
-        With this call the application says that it is done with what earlier polls returned, and hears of rebalances.
+        A poll finishes the records of earlier polls, and runs the listener's callbacks.
 
         >>> for partition, records in consumer.poll(timeout_ms=500).items():    # doctest: +SKIP
         ...     print(partition, len(records))
@@ -163,7 +163,7 @@ class Consumer:
 
     def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[BatchSlice]:
         """
-        Poll, and keep the records in columns: the fast way, without deserializers and interceptors.
+        Poll, and return the records in columns: the fastest way, without deserializers and interceptors.
 
         >>> for batch in consumer.poll_batches(timeout_ms=500, max_records=10_000):    # doctest: +SKIP
         ...     total += sum(map(len, batch.values))
@@ -186,7 +186,7 @@ class Consumer:
             try:
                 self._call_listener(step)
             except BaseException:
-                # What is lost is lost, whatever the listener makes of it.
+                # A loss is final, even if the listener raises.
                 if step.kind is RebalanceKind.LOST:
                     self._run(self._engine.end_rebalance(step))
                 raise
@@ -210,7 +210,7 @@ class Consumer:
         self._call(self._engine.handoff.rewind, slices[0], offset)
 
     def __iter__(self) -> Iterator[Record[Any, Any]]:
-        """Record by record: an auto commit covers those before the one that the application has."""
+        """Iterate over records; an auto commit covers the records before the current one."""
         return self
 
     def __next__(self) -> Record[Any, Any]:
@@ -248,22 +248,22 @@ class Consumer:
         return True
 
     def _put_back_unread(self) -> None:
-        """Put records back that iteration has not returned."""
+        """Put records back that the iteration has not returned."""
         batch_slice, self._slice, self._records = self._slice, None, iter(())
         if batch_slice is not None:
             self._call(self._engine.handoff.rewind, batch_slice, self._next_offset)
 
     def wakeup(self) -> None:
-        """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; from any thread."""
+        """Make the current poll, or else the next one, raise `rota.errors.WokenUp`; callable from any thread."""
         self._background.loop.call_soon_threadsafe(self._engine.wake)
 
     # Offsets
 
     def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
         """
-        Commit offsets, each the next one to read; without any: all that was returned. Durable when it returns.
+        Commit offsets, each the next one to read; by default all consumed positions. Durable when it returns.
 
-        Asked again while that may help. `rota.errors.IllegalGeneration` when a partition is another's by now.
+        Retriable errors are retried. Raises `rota.errors.IllegalGeneration` when a partition is owned by another member by now.
 
         >>> consumer.commit({("orders", 0): record.offset + 1})    # doctest: +SKIP
         """
@@ -274,11 +274,11 @@ class Consumer:
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
         """
-        Commit, and return at once.
+        Start a commit and return at once.
 
-        What the coordinator refuses for the moment, the sidecar sends again, within `default_api_timeout_ms` and never
-        behind a later commit; what is refused for good is not sent again. A later call of this consumer calls back with
-        the offsets and None, or the error; in the order of the commits.
+        The sidecar retries retriable errors within `default_api_timeout_ms`, and never after a later commit; other errors are
+        not retried. A later call of this consumer runs the callback, with the offsets and None or the error, in the order of
+        the commits.
         """
         wanted = validated_offsets(offsets)
         with self._exclusive():
@@ -299,27 +299,27 @@ class Consumer:
         return offset if metadata or offset is None else offset.offset
 
     def position(self, partition: PartitionLike, timeout_ms: float | None = None) -> int:
-        """The offset of the next record that is returned; waits until that is known."""
+        """Return the offset of the next record to return; wait until it is known."""
         (topic_partition,) = topic_partitions([partition])
         with self._exclusive():
             check_assigned(self._engine.core, [topic_partition])
             return self._run(self._engine.position(topic_partition, self._within_s(timeout_ms)))
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
-        """Return records from this offset on. What it commits next may be lower than before: that is its own wish."""
+        """Continue at this offset. Later commits of this consumer may be lower than earlier ones."""
         (topic_partition,) = topic_partitions([partition])
         if offset < 0:
             raise errors.InvalidArgument(f"{offset} is not an offset: use 0 or more, or seek_to_end")
         self._seek({topic_partition: offset})
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
-        """Return records from the first one on; of all partitions if none is named."""
+        """Continue at the beginning of partitions; of all assigned ones if none is given."""
         with self._exclusive():
             wanted = check_assigned(self._engine.core, topic_partitions(partitions))
             self._seek(self._run(self._engine.client.beginnings(wanted, self._within_s(None))))
 
     def seek_to_end(self, *partitions: PartitionLike) -> None:
-        """Return only what comes from now on; of all partitions if none is named."""
+        """Continue at the end of partitions; of all assigned ones if none is given."""
         with self._exclusive():
             wanted = check_assigned(self._engine.core, topic_partitions(partitions))
             self._seek(self._run(self._engine.client.ends(wanted, self._within_s(None))))
@@ -330,30 +330,30 @@ class Consumer:
             if offsets:
                 self._run(self._engine.seek(offsets, self._within_s(None)))
 
-    # Flow
+    # Flow control
 
     def pause(self, *partitions: PartitionLike) -> None:
-        """Return nothing of these until `resume`; they stay the consumer's own, and polls go on for the others."""
+        """Stop returning records of partitions until `resume`; they stay assigned, and polls return records of the others."""
         with self._exclusive():
             if wanted := topic_partitions(partitions):
                 check_assigned(self._engine.core, wanted)
                 self._run(self._engine.pause(wanted, self._within_s(None)))
 
     def resume(self, *partitions: PartitionLike) -> None:
-        """Return records of these again."""
+        """Return records of these partitions again."""
         with self._exclusive():
             if wanted := topic_partitions(partitions):
                 check_assigned(self._engine.core, wanted)
                 self._run(self._engine.resume(wanted, self._within_s(None)))
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return set(self._engine.core.paused)
 
-    # Looking things up
+    # Metadata
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions of a topic; None if there is no such topic."""
+        """Return the partition numbers of a topic; None if it does not exist."""
         with self._exclusive():
             return self._run(self._engine.client.partitions_for_topic(topic, self._within_s(None)))
 
@@ -369,7 +369,7 @@ class Consumer:
     def beginning_offsets(
         self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition."""
+        """Return the offset of the first record of each partition."""
         with self._exclusive():
             asked = self._engine.client.beginnings(topic_partitions(partitions), self._within_s(timeout_ms))
             return dict(self._run(asked))
@@ -377,7 +377,7 @@ class Consumer:
     def end_offsets(
         self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition that readers may see."""
+        """Return the end offset of each partition: the offset after its last readable record."""
         with self._exclusive():
             asked = self._engine.client.ends(topic_partitions(partitions), self._within_s(timeout_ms))
             return dict(self._run(asked))
@@ -386,18 +386,18 @@ class Consumer:
         """
         Return the member's identity in its group, for producers and stores that fence on it.
 
-        It stays of the old generation as long as polls have not told of all that was lost: so what was read of a
-        partition that is another's by now is refused.
+        The identity is of an old generation until polls have reported all losses: so offsets of a partition that another member
+        owns by now are rejected.
 
         >>> producer.send_offsets_to_transaction(offsets, consumer.group_metadata())    # doctest: +SKIP
         """
         with self._exclusive():
             return self._engine.group_metadata()
 
-    # The end
+    # Shutdown
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit what was returned, where the consumer commits by itself; let go of the partitions; detach."""
+        """Commit consumed positions if auto commit is on, release the partitions, and detach."""
         if self._closed:
             return
         with self._exclusive():
@@ -419,11 +419,11 @@ class Consumer:
     ) -> None:
         self.close()
 
-    # How it is done
+    # Internals
 
     @contextmanager
     def _exclusive(self, *, settles: bool = True) -> Iterator[None]:
-        """No other thread uses it meanwhile; what is iterated over is settled before anything else is done."""
+        """Exclude other threads for the duration of a call, and settle the current iteration first."""
         if not self._using.acquire(blocking=False):
             raise errors.IllegalState(
                 "the consumer is in use by another thread: create one per thread; only wakeup() may be called from others"

@@ -17,7 +17,7 @@ PartitionLike = tuple[str, int]
 
 
 def sidecar_of(options: Options) -> Sidecar:
-    """The one that is there, or one to be started."""
+    """Return the running sidecar, or one to be started."""
     if options.own_sidecar:
         from rota.consumer.sidecar_process import SidecarProcess
 
@@ -26,7 +26,7 @@ def sidecar_of(options: Options) -> Sidecar:
 
 
 def subscription_of(topics: str | Iterable[str], pattern: str) -> Subscription:
-    """Refuses what is both or neither."""
+    """Build the subscription; raise InvalidArgument unless exactly one of topics and pattern is given."""
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if bool(names) == bool(pattern):
         raise errors.InvalidArgument(

@@ -1,4 +1,4 @@
-"""`rota.AsyncConsumer`: the same consumer for asyncio."""
+"""`rota.AsyncConsumer`: the consumer for asyncio."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -31,13 +31,13 @@ Listener = AsyncRebalanceListener | RebalanceListener
 
 class AsyncConsumer:
     """
-    `Consumer` on an application's own event loop; to be entered there. Methods mean the same, and are awaited.
+    `Consumer` on an application's own event loop, where it is entered. Methods have the same semantics, and are awaited.
 
     >>> async with rota.AsyncConsumer("orders", sidecar="127.0.0.1:7080") as consumer:    # doctest: +SKIP
     ...     async for record in consumer:
     ...         print(record.offset, record.value)
 
-    It belongs to one task at a time. A listener's methods may be asynchronous.
+    Invariant: one task uses it at a time. A listener's methods may be asynchronous.
     """
 
     def __init__(self, *topics: str, listener: Listener | None = None, **settings: Unpack[Settings]) -> None:
@@ -67,17 +67,17 @@ class AsyncConsumer:
         self._next_offset = 0
 
     async def start(self) -> None:
-        """Subscribe to the topics that it was made with; `async with` does it."""
+        """Subscribe to the topics of the constructor; `async with` calls it."""
         topics, listener = self._first
         if topics:
             await self.subscribe(topics, listener=listener)
 
-    # What to read
+    # Subscription and assignment
 
     async def subscribe(
         self, topics: str | Iterable[str] = (), pattern: str = "", listener: Listener | None = None
     ) -> None:
-        """Read topics, or all whose whole name matches a pattern, as a member of the group."""
+        """Subscribe to topics, or to all topics whose whole name matches a pattern."""
         subscription = subscription_of(topics, pattern)
         self._check()
         if self._engine.is_manual:
@@ -88,18 +88,18 @@ class AsyncConsumer:
         await self._engine.subscribe(subscription, self._within_s(None))
 
     def subscription(self) -> set[str]:
-        """The topics it has subscribed to."""
+        """Return the subscribed topics."""
         return set(self._engine.subscription.topics)
 
     async def assign(self, partitions: Iterable[PartitionLike]) -> None:
-        """Read these partitions and no others, with no group that shares them out."""
+        """Assign partitions manually, without the group's assignment."""
         self._check()
         if self._engine.subscription:
             raise errors.IllegalState("the consumer is subscribed: call unsubscribe() before assign()")
         await self._engine.assign(topic_partitions(partitions), self._within_s(None))
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that it has."""
+        """Return the assigned partitions."""
         return set(self._engine.core.assigned)
 
     async def unsubscribe(self) -> None:
@@ -122,10 +122,10 @@ class AsyncConsumer:
         if core.assigned:
             await _await_if_async(self._listener.on_partitions_revoked, sorted(core.assigned))
 
-    # Reading
+    # Consumption
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """The next records, by partition; waits up to `timeout_ms` for the first ones."""
+        """Return the next records, by partition; wait up to `timeout_ms` for the first ones."""
         slices = await self.poll_batches(timeout_ms, max_records)
         made: list[tuple[BatchSlice, list[Record[Any, Any]]]] = []
         for index, batch_slice in enumerate(slices):
@@ -140,7 +140,7 @@ class AsyncConsumer:
         return self._pipeline.intercept(by_partition(made))
 
     async def poll_batches(self, timeout_ms: float = 0, max_records: int | None = None) -> list[BatchSlice]:
-        """Poll, and keep the records in columns, without deserializers and interceptors."""
+        """Poll, and return the records in columns, without deserializers and interceptors."""
         self._check()
         return await self._next(timeout_ms, max_records)
 
@@ -160,7 +160,7 @@ class AsyncConsumer:
                 try:
                     await self._call_listener(step)
                 except BaseException:
-                    # What is lost is lost, whatever the listener makes of it.
+                    # A loss is final, even if the listener raises.
                     if step.kind is RebalanceKind.LOST:
                         await self._engine.end_rebalance(step)
                     raise
@@ -184,7 +184,7 @@ class AsyncConsumer:
         self._engine.handoff.rewind(slices[0], offset)
 
     def __aiter__(self) -> Self:
-        """Record by record: an auto commit covers those before the one that the application has."""
+        """Iterate over records; an auto commit covers the records before the current one."""
         return self
 
     async def __anext__(self) -> Record[Any, Any]:
@@ -226,20 +226,20 @@ class AsyncConsumer:
             self._engine.handoff.rewind(batch_slice, self._next_offset)
 
     def wakeup(self) -> None:
-        """Make the poll that waits, or else the next one, raise `rota.errors.WokenUp`; on the consumer's loop."""
+        """Make the current poll, or else the next one, raise `rota.errors.WokenUp`; called on the consumer's loop."""
         self._engine.wake()
 
     # Offsets
 
     async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit offsets, each the next one to read; without any: all that was returned. Durable when it returns."""
+        """Commit offsets, each the next one to read; by default all consumed positions. Durable when it returns."""
         wanted = validated_offsets(offsets)
         self._check()
         await self._engine.commit(wanted, self._within_s(timeout_ms))
         self._pipeline.run_commit_callbacks(self._engine)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """Commit, and return at once: sent again, and called back by a later call, in the order of the commits."""
+        """Start a commit and return at once; see `Consumer.commit_async`."""
         wanted = validated_offsets(offsets)
         self._check()
         self._engine.commit_async(wanted, callback)
@@ -255,27 +255,27 @@ class AsyncConsumer:
         return offset if metadata or offset is None else offset.offset
 
     async def position(self, partition: PartitionLike, timeout_ms: float | None = None) -> int:
-        """The offset of the next record that is returned; waits until that is known."""
+        """Return the offset of the next record to return; wait until it is known."""
         (topic_partition,) = topic_partitions([partition])
         self._check()
         check_assigned(self._engine.core, [topic_partition])
         return await self._engine.position(topic_partition, self._within_s(timeout_ms))
 
     async def seek(self, partition: PartitionLike, offset: int) -> None:
-        """Return records from this offset on."""
+        """Continue at this offset."""
         (topic_partition,) = topic_partitions([partition])
         if offset < 0:
             raise errors.InvalidArgument(f"{offset} is not an offset: use 0 or more, or seek_to_end")
         await self._seek({topic_partition: offset})
 
     async def seek_to_beginning(self, *partitions: PartitionLike) -> None:
-        """Return records from the first one on; of all partitions if none is named."""
+        """Continue at the beginning of partitions; of all assigned ones if none is given."""
         self._check()
         wanted = check_assigned(self._engine.core, topic_partitions(partitions))
         await self._seek(await self._engine.client.beginnings(wanted, self._within_s(None)))
 
     async def seek_to_end(self, *partitions: PartitionLike) -> None:
-        """Return only what comes from now on; of all partitions if none is named."""
+        """Continue at the end of partitions; of all assigned ones if none is given."""
         self._check()
         wanted = check_assigned(self._engine.core, topic_partitions(partitions))
         await self._seek(await self._engine.client.ends(wanted, self._within_s(None)))
@@ -286,30 +286,30 @@ class AsyncConsumer:
         if offsets:
             await self._engine.seek(offsets, self._within_s(None))
 
-    # Flow
+    # Flow control
 
     async def pause(self, *partitions: PartitionLike) -> None:
-        """Return nothing of these until `resume`."""
+        """Stop returning records of partitions until `resume`."""
         self._check()
         if wanted := topic_partitions(partitions):
             check_assigned(self._engine.core, wanted)
             await self._engine.pause(wanted, self._within_s(None))
 
     async def resume(self, *partitions: PartitionLike) -> None:
-        """Return records of these again."""
+        """Return records of these partitions again."""
         self._check()
         if wanted := topic_partitions(partitions):
             check_assigned(self._engine.core, wanted)
             await self._engine.resume(wanted, self._within_s(None))
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return set(self._engine.core.paused)
 
-    # Looking things up
+    # Metadata
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions of a topic; None if there is no such topic."""
+        """Return the partition numbers of a topic; None if it does not exist."""
         self._check()
         return await self._engine.client.partitions_for_topic(topic, self._within_s(None))
 
@@ -325,7 +325,7 @@ class AsyncConsumer:
     async def beginning_offsets(
         self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition."""
+        """Return the offset of the first record of each partition."""
         self._check()
         return dict(
             await self._engine.client.beginnings(topic_partitions(partitions), self._within_s(timeout_ms))
@@ -334,7 +334,7 @@ class AsyncConsumer:
     async def end_offsets(
         self, partitions: Iterable[PartitionLike], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition that readers may see."""
+        """Return the end offset of each partition: the offset after its last readable record."""
         self._check()
         return dict(await self._engine.client.ends(topic_partitions(partitions), self._within_s(timeout_ms)))
 
@@ -343,10 +343,10 @@ class AsyncConsumer:
         self._check()
         return self._engine.group_metadata()
 
-    # The end
+    # Shutdown
 
     async def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit what was returned, where the consumer commits by itself; let go of the partitions; detach."""
+        """Commit consumed positions if auto commit is on, release the partitions, and detach."""
         if self._closed:
             return
         self._check()
@@ -370,7 +370,7 @@ class AsyncConsumer:
         await self.close()
 
     def _check(self) -> None:
-        """Raise ConsumerClosed after `close`; else put records back that iteration has not returned."""
+        """Raise ConsumerClosed after `close`; else put records back that the iteration has not returned."""
         if self._closed:
             raise errors.ConsumerClosed("the consumer is closed: create a new one")
         self._put_back_unread()

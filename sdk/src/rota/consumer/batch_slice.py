@@ -1,4 +1,4 @@
-"""Records on their way through a consumer: consecutive ones of a partition, as columns that are unpacked when asked for."""
+"""Slices of record batches: consecutive records of a partition in columns, which are unpacked on first use."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
@@ -11,7 +11,7 @@ Deserializer = Callable[[str, bytes | None], Any]
 
 
 class Columns(Protocol):
-    """A whole batch, as `rota.Records` reads one."""
+    """Columns of a whole batch, as `rota.Records` reads it."""
 
     @property
     def values(self) -> Sequence[bytes | None]: ...
@@ -50,7 +50,7 @@ class BatchSlice:
         offsets: range,
         size: float = 0,
     ) -> None:
-        """All of `whole`, whose records have these offsets. `delivery_epoch` is what verdicts on them name."""
+        """Take all records of `whole`, which have these offsets. Verdicts on them name `delivery_epoch`."""
         self.topic_partition = topic_partition
         self.delivery_epoch = delivery_epoch
         # RETRY verdicts in this delivery epoch before the sidecar dispatched these records.
@@ -74,7 +74,7 @@ class BatchSlice:
 
     @property
     def size(self) -> float:
-        """About how many bytes it takes."""
+        """Approximate size in bytes."""
         return self._record_size * len(self)
 
     def between(self, first: int, end: int) -> "BatchSlice":
@@ -101,7 +101,7 @@ class BatchSlice:
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """The headers of each."""
+        """Headers of each record."""
         return self._cut(self._whole.headers)
 
     def _cut(self, column: Sequence[Any]) -> Sequence[Any]:

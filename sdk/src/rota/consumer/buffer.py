@@ -1,4 +1,4 @@
-"""Records that came and wait for the application, by partition. The consumer's core keeps one."""
+"""Records that wait for the application's next poll, by partition. Owned by the consumer's core."""
 
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -21,14 +21,14 @@ class RecordBuffer:
         self._count(batch_slice, 1)
 
     def put_back(self, batch_slice: BatchSlice) -> None:
-        """Return records to the front of their partition, and the partition to the front of all."""
+        """Return records to the front of their partition, and the partition to the front of the queue."""
         queue = self._queues.pop(batch_slice.topic_partition, deque())
         queue.appendleft(batch_slice)
         self._queues = {batch_slice.topic_partition: queue, **self._queues}
         self._count(batch_slice, 1)
 
     def take(self, records_max: int, without: Collection[TopicPartition]) -> Iterator[BatchSlice]:
-        """The next ones, at most so many; none of those partitions."""
+        """Take the next records, at most so many, skipping the given partitions."""
         for partition in [each for each in self._queues if each not in without]:
             queue = self._queues.pop(partition)
             while queue and records_max > 0:

@@ -76,11 +76,12 @@ class AssignedPartition:
     """A partition whose assignment was reported to the application."""
 
     tenure: int
-    # The next offset that is returned; None = only the sidecar knows.
+    # The next offset to return; None: only the sidecar knows it.
     position: int | None = None
-    # Whether the application has come to `position` by reading or seeking: then a commit of everything names it.
+    # True once the application has reached `position` by reading or seeking: a commit of all positions
+    # includes it.
     moved: bool = False
-    # What has a lower number is of before the last seek.
+    # Lower delivery epochs are from before the last seek.
     delivery_epoch: int = NO_EPOCH
     returned: list[FinishedRange] = field(default_factory=list)
 
@@ -95,23 +96,23 @@ class Core:
         self._room = room
         self._credit = 0
         self._rebalances: deque[Rebalance] = deque()
-        # The rebalance whose listener runs.
+        # The rebalance whose listener is running.
         self._begun: Rebalance | None = None
         self._acks_due: list[int] = []
         self._failures: deque[FetchFailure] = deque()
-        # Whether rebalances are reported: not after `assign` or `unsubscribe`.
+        # Rebalances are reported: not after `assign` or `unsubscribe`.
         self._is_subscribed = True
-        # The newest in which all that the application has was its own: what it fences with. In a newer one it could
-        # pass off what is another's by now.
+        # The newest tenure in which all assigned partitions were the application's own, used for fencing.
+        # With a newer one, offsets of a partition that another member owns by now would be accepted.
         self.tenure: Tenure | None = None
         self._newest: Tenure | None = None
         # Lost partitions whose loss was not reported yet.
         self._lost: set[TopicPartition] = set()
 
-    # From the sidecar
+    # Events of the sidecar
 
     def on_rebalance(self, event: Rebalance) -> None:
-        """Take a rebalance event in; the next poll reports it."""
+        """Handle a rebalance event; the next poll reports it."""
         if not self._is_subscribed:
             self._on_manual_rebalance(event)
         elif event.kind is RebalanceKind.ASSIGNED:
@@ -121,7 +122,7 @@ class Core:
         elif event.kind is RebalanceKind.LOST:
             self._announce(event, self._withdraw(event.partitions))
         elif gone := self._withdraw(event.partitions):
-            # Gone before the application has let it go: nothing can be committed any more.
+            # Lost before the application has released it: nothing can be committed any more.
             reason = "the application did not finish revoking them before the deadline"
             self._rebalances.append(
                 Rebalance(NO_EVENT, RebalanceKind.LOST, gone, event.tenure, reason=reason)
@@ -135,7 +136,7 @@ class Core:
             self.tenure = self._newest
 
     def _on_manual_rebalance(self, event: Rebalance) -> None:
-        """Take an event of a manual assignment in: it is acknowledged, and not reported."""
+        """Handle an event of a manual assignment: acknowledge it without a report."""
         for partition in event.partitions:
             assigned = self.assigned.get(partition)
             if assigned is not None and event.kind is RebalanceKind.ASSIGNED and event.tenure is not None:
@@ -200,7 +201,7 @@ class Core:
         assigned.delivery_epoch = batch_slice.delivery_epoch
 
     def on_fetch_failure(self, failure: FetchFailure) -> None:
-        """Take a fetch error in; the next poll raises it, once."""
+        """Handle a fetch error; the next poll raises it, once."""
         self._failures.append(failure)
 
     def on_disconnect(self, reason: str) -> None:
@@ -234,9 +235,9 @@ class Core:
 
     def begin_rebalance(self, event: Rebalance, positions: Mapping[TopicPartition, int]) -> None:
         """
-        Begin to report a rebalance; assigned partitions count from here on, at these positions where known.
+        Begin to report a rebalance; assigned partitions become consumable, at these positions where known.
 
-        Called again for the same event when its listener has raised.
+        Called again for the same event if its listener has raised.
         """
         if event is self._begun:
             return
@@ -342,7 +343,7 @@ class Core:
         """
         Return the first buffered offset of every paused partition.
 
-        Their records must go back to the sidecar, which would take the application for stuck otherwise.
+        Their records go back to the sidecar, which would otherwise consider the application stuck.
         """
         first = {partition: self.buffer.first_offset(partition) for partition in self.paused}
         return {partition: offset for partition, offset in first.items() if offset is not None}
@@ -383,7 +384,7 @@ class Core:
         self.buffer.drop(partition, voided_epoch)
         assigned.returned.clear()
         assigned.moved = assigned.moved or moved
-        # Else its first records were faster than the answer.
+        # Otherwise its first records have arrived before the response.
         if assigned.delivery_epoch <= voided_epoch:
             assigned.delivery_epoch, assigned.position = voided_epoch + 1, offset
 

@@ -1,5 +1,5 @@
 """
-The event loop's side of a consumer, between the core and the sidecar. `Consumer` calls it from its thread, `AsyncConsumer` on
+Event loop side of a consumer, between the core and the sidecar. `Consumer` calls it from its thread, `AsyncConsumer` on
 its own loop; listeners and deserializers are called by those two, never here.
 
 In: the sidecar's events and records, fed to the core. Out: credit, verdicts, acknowledgements, and the unary calls.
@@ -77,7 +77,7 @@ class Engine(SidecarListener):
     async def _open(self) -> Transport:
         return await self._sidecar.open(self.subscription)
 
-    # From the sidecar
+    # Events of the sidecar
 
     async def _on_attached(self, attachment: Attachment, transport: Transport) -> None:
         settings = attachment.settings
@@ -156,7 +156,10 @@ class Engine(SidecarListener):
     async def first_step(
         self, records_max: int, deadline_s: float, give: OnRecords | None = None
     ) -> Rebalance | list[BatchSlice]:
-        """Finish what was returned, return buffered records of paused partitions, then `step`: one hop between threads."""
+        """
+        Finish returned records, return buffered records of paused partitions, then `step`; combined to switch threads
+        once.
+        """
         number = self.handoff.begin()
         self._ensure_attached()
         await self._send_finished()
@@ -259,7 +262,7 @@ class Engine(SidecarListener):
         if not self._attachment.runs:
             self._attachment.begin(self.subscription)
 
-    # From the application
+    # Calls of the application
 
     async def subscribe(self, subscription: Subscription, within_s: float) -> None:
         """Subscribe as a member of the group; attach first if necessary."""
@@ -364,7 +367,7 @@ class Engine(SidecarListener):
             if not self.is_manual and not self.core.still_assigned([partition]):
                 raise errors.IllegalGeneration(f"{partition.topic}[{partition.partition}]")
             found = await self.client.positions([partition], within_s)
-            # Records that came meanwhile know better.
+            # Records that arrived meanwhile have a newer position.
             if (known := self.core.position(partition, found.get(partition))) is not None:
                 return known
             raise errors.CoordinatorNotAvailable(
@@ -391,7 +394,7 @@ class Engine(SidecarListener):
         wanted = self.offsets_to_commit(offsets)
         deadline_s = self._clock() + within_s
         if self._pending_commits:
-            # A commit that was asked for before must not come behind this one.
+            # An earlier asynchronous commit must not be sent after this one.
             await asyncio.wait(self._pending_commits, timeout=within_s)
         async with self._committing:
             for tenure, some in self._by_tenure(wanted).items():
@@ -442,7 +445,7 @@ class Engine(SidecarListener):
                 f"{COMMITS_MAX:,} commits are pending: commit less often, or with commit()"
             )
         wanted = self.offsets_to_commit(offsets)
-        # Before the answer: the next poll may come first.
+        # Before the response: the next poll may come first.
         task = asyncio.create_task(self._commit_once(wanted, self._committed(wanted), callback))
         self._pending_commits.add(task)
         task.add_done_callback(self._pending_commits.discard)
@@ -460,13 +463,13 @@ class Engine(SidecarListener):
                     failed = failed or refused
             except errors.RotaError as error:
                 failed = error
-        # These are done, though the sidecar has not taken their offsets.
+        # These records are done, although the sidecar did not take their offsets.
         if unsaid := [each for each in said if each.partition in left]:
             await self._verdicts.finish(unsaid)
         self.commit_outcomes.append((callback, wanted, failed))
         self._changed.set()
 
-    # The end
+    # Shutdown
 
     async def finish(self, within_s: float, *, commits: bool) -> None:
         """Finish all returned records, and commit them if `commits`; running polls return nothing more."""

@@ -11,10 +11,11 @@ Partitions = Sequence[TopicPartition]
 
 class RebalanceListener:
     """
-    Hears, in the thread that polls, which partitions come and go. Override what you need.
+    Callbacks for assigned and revoked partitions, in the thread that polls. Override what you need.
 
-    All revocations of a rebalance are told before anything that it assigns. A method that raises is called again by the
-    next poll, and until then nothing goes on; what was to be let go is taken at the deadline. What is lost is told once.
+    All revocations of a rebalance are reported before its assignments. A method that raises is called again by the next
+    poll, and the rebalance waits until it returns; revoked partitions are taken away at the deadline. A loss is reported
+    once.
 
     >>> class Rewind(rota.RebalanceListener):                           # doctest: +SKIP
     ...     def on_partitions_assigned(self, partitions):
@@ -23,16 +24,16 @@ class RebalanceListener:
     """
 
     def on_partitions_assigned(self, partitions: Partitions) -> None:
-        """Called with new partitions, maybe none, before any of their records is returned: the place to seek."""
+        """Called with new partitions, maybe none, before any of their records is returned; seek here."""
 
     def on_partitions_revoked(self, partitions: Partitions) -> None:
-        """Called before these partitions move to another member: the last moment to commit their offsets."""
+        """Called before these partitions move to another member: the last opportunity to commit their offsets."""
 
     def on_partitions_lost(self, partitions: Partitions) -> None:
         """
         Called for partitions that another member may already own: their offsets cannot be committed.
 
-        Calls `on_partitions_revoked` unless you override it, as Kafka's does.
+        The default calls `on_partitions_revoked`, as in Kafka's consumer.
         """
         self.on_partitions_revoked(partitions)
 
@@ -57,11 +58,11 @@ Polled = Mapping[TopicPartition, Sequence[Record[Any, Any]]]
 
 
 class ConsumerInterceptor:
-    """Sees what a consumer returns and commits. What it raises is logged, and changes nothing."""
+    """Observes or changes the records that a consumer returns, and observes its commits. An exception is logged and ignored."""
 
     def on_consume(self, records: Polled) -> Polled:
-        """The records to return from `poll` instead."""
+        """Return the records that `poll` returns instead."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The consumer has committed this. What the sidecar commits by itself, every interval, is not told."""
+        """Called after the consumer has committed. Periodic commits of the sidecar are not reported."""

@@ -1,4 +1,4 @@
-"""Between what travels to and from a sidecar and the values of this package."""
+"""Conversion between the sidecar's protobuf messages and the values of this package."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -24,9 +24,10 @@ FAILURES: Mapping[int, type[errors.RotaError]] = {
     pb.PARTITION_ERROR_KIND_GROUP_AUTHORIZATION: errors.GroupAuthorizationFailed,
     pb.PARTITION_ERROR_KIND_CORRUPT_RECORD: errors.CorruptMessage,
 }
-# Kafka's consumer raises these from `poll`; of an unknown topic it logs a warning, and goes on when the topic is there.
+# Kafka's consumer raises these from `poll`; for an unknown topic it logs a warning, and continues once the
+# topic exists.
 RAISED = FAILURES.keys() - {pb.PARTITION_ERROR_KIND_UNKNOWN_TOPIC}
-# Partitions that a sentence names.
+# Maximum number of partitions that a message names.
 SHOWN_MAX = 20
 
 
@@ -41,7 +42,7 @@ def tenure_of(tenure: pb.Tenure) -> Tenure:
 
 
 def rebalance_of(event: pb.AttachResponse.Event, now_s: float) -> Rebalance:
-    """Convert a rebalance event; its deadline becomes a moment of the consumer's clock."""
+    """Convert a rebalance event; its deadline becomes a time of the consumer's clock."""
     return Rebalance(
         event.event_id,
         KINDS[event.kind],
@@ -64,7 +65,7 @@ def failure_of(error: pb.AttachResponse.PartitionError) -> FetchFailure:
 
 
 def slices_of(part: pb.PartitionRecords) -> Iterator[BatchSlice]:
-    """Each batch by itself."""
+    """Convert records to one slice per batch."""
     topic_partition = partition_of(part.partition)
     for batch in part.batches:
         records = Records(topic_partition.topic, topic_partition.partition, batch, part.first_offset)
@@ -98,7 +99,7 @@ def offsets(given: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[pb.Pa
 
 
 def acknowledged(finished: Sequence[FinishedRange]) -> pb.DeliverRequest:
-    """The application is done with these."""
+    """Build the ACK verdict on finished records."""
     return pb.DeliverRequest(
         judgements=pb.DeliverRequest.Judgements(
             judgements=[
@@ -123,18 +124,18 @@ def credit(records: int) -> pb.DeliverRequest:
 
 
 def acknowledgement(event_id: int) -> pb.DeliverRequest:
-    """Build the acknowledgement of an event; records in flight of revoked partitions were not begun."""
+    """Build the acknowledgement of an event; records in flight of revoked partitions count as not begun."""
     return pb.DeliverRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event_id))
 
 
 def check(code: int, where: str, message: str = "") -> None:
-    """Raise the error of an answer, if it has one."""
+    """Raise the error of a response, if it has one."""
     if code:
         error = errors.error_of(code, where)
         raise type(error).with_message(f"{where}: {message}") if message else error
 
 
 def check_each(offsets: Iterable[pb.PartitionOffset], message: str = "") -> None:
-    """Raise the error of the first part of an answer that has one."""
+    """Raise the first partition's error of a response, if there is one."""
     for each in offsets:
         check(each.error_code, f"{each.partition.topic}[{each.partition.partition}]", message)

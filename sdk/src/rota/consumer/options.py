@@ -1,4 +1,4 @@
-"""The settings of a consumer: names, defaults, which of them are the sidecar's, and what does not go together."""
+"""Settings of a consumer: names, defaults, and rules between them."""
 
 import math
 import os
@@ -55,20 +55,21 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(SidecarOptions):
-    """All settings of a consumer. Invariant: they are valid together; `InvalidArgument` is raised else."""
+    """All settings of a consumer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
 
-    # The sidecar that is there: `unix:/path` or `host:port`. Else the variable ROTA_SIDECAR.
+    # Address of a running sidecar: `unix:/path` or `host:port`. Defaults to the variable ROTA_SIDECAR.
     sidecar: str = ""
-    # Commit what polls have returned, once the application polls again. Else only `commit` and `commit_async` do.
+    # Commit the records of a poll when the application polls again. Otherwise only `commit` and
+    # `commit_async` commit.
     enable_auto_commit: bool = True
-    # What one poll returns, at most.
+    # Maximum number of records of one poll.
     max_poll_records: int = 500
-    # What may wait in the consumer: records, and about so many bytes.
+    # Limits of the consumer's buffer: records, and approximate bytes.
     max_buffered_records: int = 10_000
     buffer_memory: int = 16 * MIB
-    # How long calls wait for the sidecar that have no time of their own.
+    # Timeout of calls to the sidecar that take no timeout of their own.
     default_api_timeout_ms: float = 60_000
-    # Iteration ends when nothing came for so long.
+    # Iteration ends when no record has arrived for this long.
     consumer_timeout_ms: float = math.inf
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
@@ -127,7 +128,7 @@ NAMES = frozenset(each.name for each in fields(Options))
 
 
 def options_of(settings: Settings) -> Options:
-    """The options; a setting that is not known is refused by name."""
+    """Build the options; raise InvalidArgument for an unknown setting."""
     for name in settings:
         if name not in NAMES:
             raise errors.InvalidArgument(f"unknown consumer setting {name!r}: see rota.consumer.options")

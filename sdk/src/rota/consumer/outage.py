@@ -6,7 +6,7 @@ from collections.abc import Callable
 from rota import errors
 
 log = logging.getLogger("rota.consumer")
-# A sidecar that starts beside the application needs a moment.
+# Startup grace: a sidecar that starts beside the application needs a moment.
 STARTUP_GRACE_S = 3.0
 
 
@@ -22,7 +22,7 @@ class Outage:
         self._limit_s = limit_s
         self._since_s = 0.0
         self._is_logged = False
-        # Why the last attempt failed; None while the consumer is attached or has not tried yet.
+        # Error of the last attempt; None while the consumer is attached or has not tried yet.
         self.error: errors.RotaError | None = None
 
     def on_failure(self, error: errors.RotaError) -> None:

@@ -1,7 +1,7 @@
 """
-The way of polled records to the application, for `Consumer` and `AsyncConsumer`: deserializers, then interceptors.
+Pipeline of polled records for `Consumer` and `AsyncConsumer`: deserializers, then interceptors.
 
-Outcomes of commits go the same way: interceptors, then the commit's own callback.
+Outcomes of commits pass through it as well: interceptors, then the commit's own callback.
 """
 
 import logging
@@ -20,7 +20,7 @@ Records = dict[TopicPartition, list[Record[Any, Any]]]
 
 
 class PollPipeline:
-    """Makes the records of one poll: as objects, and as the interceptors want them."""
+    """Deserializes and intercepts the records of each poll."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -30,12 +30,12 @@ class PollPipeline:
         return batch_slice.records(self._options.key_deserializer, self._options.value_deserializer)
 
     def deserialize(self, batch_slice: BatchSlice) -> tuple[list[Record[Any, Any]], Exception | None]:
-        """The records up to the first that cannot be made, and why it cannot."""
+        """Deserialize records up to the first failure; return them and the failure, if any."""
         if self._options.key_deserializer is None and self._options.value_deserializer is None:
             return list(batch_slice.records(None, None)), None
         records: list[Record[Any, Any]] = []
         try:
-            # A comprehension would keep nothing of what it has made until then.
+            # A loop: a comprehension would lose the records that were deserialized before the failure.
             records.extend(self.records(batch_slice))
         except Exception as error:  # noqa: BLE001  the application's own code
             return records, error
@@ -53,7 +53,7 @@ class PollPipeline:
         return records
 
     def run_commit_callbacks(self, engine: Engine) -> None:
-        """Callbacks and interceptors hear of commits, in the order in which these were asked for."""
+        """Run the callbacks of completed commits, interceptors first, in the order of the commits."""
         while engine.commit_outcomes:
             callback, offsets, error = engine.commit_outcomes.popleft()
             if error is None:

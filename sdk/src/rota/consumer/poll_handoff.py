@@ -1,4 +1,4 @@
-"""Records between a consumer's core and the application's hands. The engine keeps one."""
+"""Handoff of records from a consumer's core to the application's thread. Owned by the engine."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,16 +21,16 @@ class PollHandoff:
 
     def __init__(self, core: Core, room: asyncio.Event) -> None:
         self._core = core
-        # Set when there may be more room for records.
+        # Set when the buffer may have more room for records.
         self._room = room
         self._steps = 0
         self._unconfirmed: list[BatchSlice] = []
         self._waiting: _Waiter | None = None
-        # The last step that was given records while it waited.
+        # The last step that got records while it waited.
         self._served = 0
 
     def begin(self) -> int:
-        """The application asks for more: the number of that step. It hears nothing of the steps before."""
+        """Begin a step and return its number; earlier steps get no records any more."""
         self._steps += 1
         self._waiting = None
         return self._steps
@@ -40,7 +40,7 @@ class PollHandoff:
         return step == self._steps
 
     def take(self, records_max: int) -> list[BatchSlice]:
-        """The next records; none when none are there."""
+        """Take the next records; empty if none are buffered."""
         taken = self._core.take(records_max)
         if taken:
             self._room.set()
@@ -48,7 +48,7 @@ class PollHandoff:
         return taken
 
     def wait(self, records_max: int, give: OnRecords) -> None:
-        """`give` is called with records in the turn of the loop in which they come, once."""
+        """Wait for records: `give` is called once, in the loop iteration in which they arrive."""
         self._waiting = _Waiter(self._steps, records_max, give)
 
     def on_records(self) -> None:
@@ -61,13 +61,13 @@ class PollHandoff:
             give(taken)
 
     def cancel(self, step: int) -> bool:
-        """Its `give` is not called any more; whether it was."""
+        """Cancel the wait; return whether it was active."""
         if self._waiting is not None and self._waiting.step == step:
             self._waiting = None
         return self._served == step
 
     def confirm(self) -> None:
-        """Count the last step's records as returned: the application has them."""
+        """Count the last step's records as returned: the application has received them."""
         self._unconfirmed = []
 
     def rewind(self, batch_slice: BatchSlice | None = None, offset: int = 0) -> None:

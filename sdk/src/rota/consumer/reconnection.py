@@ -18,10 +18,10 @@ DETACH_S = 5.0
 
 class ReconnectingAttachment:
     """
-    The attachment of one application, on the running event loop. Invariant: at most one is open.
+    Attachment of one application, on the running event loop. Invariant: at most one is open.
 
-    `hello` is what it says of itself, `on_attached` is awaited with every attachment before anything is read from it, `on_detached`
-    is told why there is none any more.
+    `hello` describes the application, `on_attached` is awaited with every attachment before anything is read from it, and
+    `on_detached` is called with the reason when it ends.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ReconnectingAttachment:
         self._on_detached = on_detached
         self._attachment: Attachment | None = None
         self._task: asyncio.Task[None] | None = None
-        # Why there will be no attachment any more.
+        # Reason why there will be no further attachment.
         self.failed: errors.RotaError | None = None
 
     @property
@@ -58,7 +58,7 @@ class ReconnectingAttachment:
         return 0.0 if self._attachment is None else self._attachment.linger_s
 
     def begin(self, subscription: Subscription) -> None:
-        """Attach, and stay so."""
+        """Attach, and reattach after each disconnect."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(subscription))
             self._task.add_done_callback(self._on_task_done)
@@ -66,12 +66,12 @@ class ReconnectingAttachment:
     async def send(self, request: pb.DeliverRequest) -> None:
         """Send a request while attached; drop it otherwise, as the sidecar has forgotten what it is about."""
         if self._attachment is not None:
-            # Whoever keeps the attachment sees the same, and says why.
+            # The task that keeps the attachment sees the same error, and reports it.
             with suppress(errors.Disconnected):
                 await self._attachment.send(request)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        """Fail after an unexpected exception: the application must not wait for ever."""
+        """Fail after an unexpected exception: the application must not wait forever."""
         broken = None if task.cancelled() else task.exception()
         if broken is not None:
             log.error("the attachment to the sidecar failed unexpectedly", exc_info=broken)
@@ -115,7 +115,7 @@ class ReconnectingAttachment:
             self._attachment = None
 
     async def end(self) -> None:
-        """Say goodbye, and come back no more."""
+        """Detach cleanly, and do not reattach."""
         if self._attachment is not None:
             try:
                 async with asyncio.timeout(DETACH_S):

@@ -1,4 +1,4 @@
-"""Verdicts that the sidecar refuses: logged once for each partition. The sidecar counts all of them."""
+"""Log of rejected verdicts: one warning for each partition. The sidecar counts all of them."""
 
 import logging
 
@@ -14,7 +14,7 @@ class RejectionLog:
         self._logged: set[tuple[str, int]] = set()
 
     def log(self, delivery: pb.DeliverResponse) -> None:
-        """Log those of partitions that had none before; the others at DEBUG."""
+        """Log the first rejection of each partition as a warning; later ones at DEBUG."""
         for refusal in delivery.refusals:
             partition = refusal.partition.topic, refusal.partition.partition
             level = logging.DEBUG if partition in self._logged else logging.WARNING

@@ -1,4 +1,4 @@
-"""The sidecar's unary calls, as values of this package. Each is asked again while that may help."""
+"""The sidecar's unary calls, with values of this package. Retriable errors are retried until the call's timeout."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ Partitions = Collection[TopicPartition]
 
 
 class SidecarClient:
-    """`open_transport` gives the transport, and starts a sidecar where that has not been done."""
+    """Client of one sidecar; `open_transport` opens the transport, and starts the sidecar first if necessary."""
 
     def __init__(
         self, open_transport: Callable[[], Awaitable[Transport]], clock: Callable[[], float]
@@ -26,7 +26,7 @@ class SidecarClient:
         self._clock = clock
 
     async def _ask(self, call: str, request: Any, within_s: float, *, each: bool = False) -> Any:  # noqa: ANN401  one of many calls
-        """`each`: an error of one partition is one of the answer, and may be gone when it is asked again."""
+        """Call with retries. With `each`, a partition's error in the response counts as the call's error."""
         deadline_s = self._clock() + within_s
 
         async def once() -> Any:  # noqa: ANN401  as above
@@ -41,12 +41,12 @@ class SidecarClient:
         return await retry_until(once, deadline_s=deadline_s, clock=self._clock)
 
     async def subscribe(self, subscription: Subscription, within_s: float) -> None:
-        """Want other topics; nothing: be no member."""
+        """Change the subscription; an empty one leaves the group."""
         request = pb.SubscribeRequest(topics=subscription.topics, pattern=subscription.pattern)
         await self._ask("Subscribe", request, within_s)
 
     async def assign(self, partitions: Partitions, within_s: float) -> None:
-        """Read these outside of the group's assignment."""
+        """Assign partitions outside of the group's assignment."""
         await self._ask("Assign", pb.AssignRequest(partitions=messages.partitions(partitions)), within_s)
 
     async def seek(self, offsets: Mapping[TopicPartition, int], within_s: float) -> int:
@@ -58,15 +58,15 @@ class SidecarClient:
         return response.voided_delivery_epoch
 
     async def pause(self, partitions: Partitions, within_s: float) -> None:
-        """Hand out nothing of these."""
+        """Stop the dispatch of records of these partitions."""
         await self._ask("Pause", pb.PauseRequest(partitions=messages.partitions(partitions)), within_s)
 
     async def resume(self, partitions: Partitions, within_s: float) -> None:
-        """Go on with these."""
+        """Resume the dispatch of these partitions."""
         await self._ask("Resume", pb.ResumeRequest(partitions=messages.partitions(partitions)), within_s)
 
     async def positions(self, partitions: Partitions, within_s: float) -> Mapping[TopicPartition, int]:
-        """Fetch the offset of the first record of each without a verdict, where that is known yet."""
+        """Fetch the offset of each partition's first record without a verdict; unknown ones are left out."""
         response: pb.PositionResponse = await self._ask(
             "Position", pb.PositionRequest(partitions=messages.partitions(partitions)), within_s
         )
@@ -80,10 +80,9 @@ class SidecarClient:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], tenure: int, within_s: float
     ) -> RotaError | None:
         """
-        Commit durably in a tenure: the first error of a partition. The sidecar sends it again while that may help.
+        Commit durably in a tenure; return the first error of a partition. The sidecar retries retriable errors.
 
-        It has taken the offsets then, as the verdict on all records before them, and needs no other one. Raises when it
-        has not.
+        A successful commit is also the verdict on all records before the offsets. Raises if the sidecar did not take the offsets.
         """
         request = pb.CommitRequest(offsets=messages.offsets(offsets), tenure=pb.Tenure(number=tenure))
         transport = await self._open()
@@ -147,7 +146,7 @@ class SidecarClient:
         return _bounds(response.offsets)
 
     async def partitions_for_topic(self, topic: str, within_s: float) -> set[int] | None:
-        """The partitions; None where there is no such topic."""
+        """Fetch the partition numbers of a topic; None if it does not exist."""
         try:
             response: pb.PartitionsResponse = await self._ask(
                 "Partitions", pb.PartitionsRequest(topic=topic), within_s

@@ -1,8 +1,8 @@
 """
 Translate lines of a sidecar's standard error into log entries of this process.
 
-`child.py` reads the lines of its process one by one and logs each entry on `rota.sidecar`, with its level. A sidecar writes JSON,
-one object per line, or text with `--log-format=text`; an interpreter that fails to start writes whatever it likes.
+`sidecar_process.py` reads the lines one by one and logs each entry on `rota.sidecar`, with its level. A sidecar writes
+JSON, one object per line, or text with `--log-format=text`; an interpreter that fails to start writes free text.
 """
 
 import json

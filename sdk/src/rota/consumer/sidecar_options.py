@@ -1,7 +1,7 @@
 """
-The settings that a consumer's own sidecar is started with; the base of `rota.consumer.options.Options`.
+Settings of a consumer's own sidecar; the base of `rota.consumer.options.Options`.
 
-`validation.py` checks them before a sidecar is started, `child.py` writes them as flags of `python -m rota_sidecar`.
+`validation.py` checks them before a sidecar is started, `sidecar_process.py` passes them as flags of `python -m rota_sidecar`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rota.connection import Credentials
 
 
-# Of the drain time: what is left of it is for the handlers.
+# The sidecar's share of the drain time; the rest is for the handlers.
 SIDECAR_PART = 3
 
 
@@ -20,42 +20,44 @@ SIDECAR_PART = 3
 class SidecarOptions:
     """Settings of the sidecar; None stands for the sidecar's own default."""
 
-    # The group; a sidecar that is there already knows its own.
+    # The group; a running sidecar has its own.
     group_id: str = ""
     # `rota://host:port` for Rota's log, `host:port` for Kafka: the consumer then starts a sidecar of its own.
     bootstrap_servers: str | Sequence[str] = ""
-    # What people see of the consumer in tools and logs.
+    # Name of the consumer in tools and logs.
     client_id: str = "rota"
-    # A clean end takes no longer: what handlers work on is finished, then the consumer's own sidecar commits and leaves.
+    # Time limit of a clean shutdown: handlers finish records in flight, then the consumer's own sidecar
+    # commits and leaves.
     drain_timeout_ms: int = 45_000
-    # Where to begin without a commit.
+    # Start position of a partition without a committed offset.
     auto_offset_reset: Literal["earliest", "latest", "none"] | None = None
     auto_commit_interval_ms: int | None = None
     isolation_level: Literal["read_uncommitted", "read_committed"] | None = None
-    # How long records may be in the application's hands before others get its partitions.
+    # Maximum time for which records may be in flight before the application loses its partitions.
     max_poll_interval_ms: int | None = None
     session_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None
-    # A static member: its partitions wait for it over a restart.
+    # Makes the member static: it keeps its partitions over a restart.
     group_instance_id: str | None = None
-    # `range`, `roundrobin`, `sticky`, `cooperative-sticky`, `load-aware-sticky`, or one's own.
+    # `range`, `roundrobin`, `sticky`, `cooperative-sticky`, `load-aware-sticky`, or the name of a custom
+    # strategy.
     partition_assignment_strategy: str | Sequence[str] | None = None
-    # `rota` and an address where Rota coordinates groups over Kafka's records.
+    # `rota` and an address if Rota coordinates groups whose records are in Kafka.
     coordination: Literal["auto", "kafka", "rota"] | None = None
     coordinator_address: str | None = None
-    # Files: certificates, and a token for rota:// addresses.
+    # Files of certificates, and of a token for rota:// addresses.
     credentials: "Credentials | None" = None
-    # The login to Kafka. Name and password go to the sidecar by its environment.
+    # The Kafka login. The sidecar gets name and password in its environment.
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
-    # Not shown where options are, as in the report of an exception.
+    # Not part of the representation, which appears in exception reports.
     sasl_password: str | None = field(default=None, repr=False)
     # Further flags of `python -m rota_sidecar`.
     sidecar_flags: Sequence[str] = field(default_factory=tuple)
 
     @property
     def sidecar_drain_timeout_ms(self) -> int:
-        """The part of the drain time that is the own sidecar's, after the application has detached."""
+        """The sidecar's part of the drain time, after the application has detached."""
         return max(self.drain_timeout_ms // SIDECAR_PART, 1)
 
 

@@ -1,7 +1,7 @@
 """
-A sidecar of the consumer's own: a child process on a private socket.
+Process of a consumer's own sidecar: a child process on a private socket.
 
-It ends with this process, however that ends: its standard input is a pipe of ours, and it stops when that is closed.
+It exits with this process, even after a kill: its standard input is a pipe from this process, and it stops when that closes.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from rota.consumer.transport import GrpcTransport, Transport
 
 log = logging.getLogger("rota.sidecar")
 MODULE = "rota_sidecar"
-# What a sidecar may take beyond its drain time, to close what it has open.
+# Time after the drain for the sidecar to close its connections.
 CLOSING_S = 5.0
 LINES_MAX = 20
 LISTENS = "listening on "
@@ -48,7 +48,7 @@ class SidecarProcess(Sidecar):
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        # The messages of its last log entries.
+        # Messages of its last log entries.
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
         self._is_subscribed = False
 
@@ -74,13 +74,14 @@ class SidecarProcess(Sidecar):
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            # Ctrl-C is the application's: it ends the sidecar when its own work is done.
+            # A session of its own: Ctrl-C reaches the application only, which stops the sidecar when its own
+            # work is done.
             start_new_session=True,
             env=environment(self._options),
         )
         listens = asyncio.Event()
         self._reading = asyncio.create_task(self._read(listens))
-        # Asked before, it would be asked again only after a while.
+        # An attempt before the socket exists would be retried only after the backoff.
         await listens.wait()
         return GrpcTransport(f"unix:{socket}")
 
@@ -169,7 +170,7 @@ def flags(options: SidecarOptions, address: str, subscription: Subscription) -> 
 
 
 def credential_flags(options: SidecarOptions) -> Iterator[str]:
-    """Files, and whether a token may go without TLS; never the token itself."""
+    """Build the flags of credential files, and the one that allows a token without TLS; never the token itself."""
     credentials = options.credentials
     assert credentials is not None
     if credentials.insecure:

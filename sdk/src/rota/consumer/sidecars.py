@@ -1,4 +1,4 @@
-"""The sidecar of a consumer or handler: a running one, or one that the application starts."""
+"""Sidecar of a consumer or handler: a running one, or one that the application starts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -19,10 +19,10 @@ class Subscription(NamedTuple):
 
 
 class Sidecar(Protocol):
-    """Opens the transport to a sidecar, and ends what it has started."""
+    """Opens the transport to a sidecar, and stops the process that it has started."""
 
     async def open(self, subscription: Subscription) -> Transport:
-        """The transport; a sidecar that is started begins with this subscription. Raises SidecarFailed."""
+        """Open the transport; a sidecar that is started begins with this subscription. Raises SidecarFailed."""
         ...
 
     @property
@@ -36,11 +36,11 @@ class Sidecar(Protocol):
         ...
 
     def ended(self) -> str:
-        """Why there is no sidecar any more and never will be, in a sentence; empty while there may be one."""
+        """Return the reason why the sidecar is gone for good; empty while it may run."""
         ...
 
     async def close(self) -> None:
-        """Give up the transport, and end what was started."""
+        """Close the transport, and stop a sidecar that was started."""
         ...
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 Code = grpc.StatusCode
 Response = TypeVar("Response", pb.AttachResponse, pb.DeliverResponse)
 ATTACH_S = 10.0
-# Verdicts wait for so long at most. A crash of the application repeats what it has done meanwhile.
+# Maximum delay of a verdict. After a crash of the application, the records finished meanwhile are delivered
+# again.
 LINGER_S = 0.005
 
 
@@ -37,7 +38,7 @@ class SidecarListener(Protocol):
         ...
 
     async def on_records(self, delivery: pb.DeliverResponse) -> None:
-        """Handle records or rejected verdicts; the stream is read on when this returns."""
+        """Handle records or rejected verdicts; the stream is read on after it returns."""
         ...
 
 
@@ -177,7 +178,7 @@ class GrpcAttachment(Attachment):
 
     @override
     async def send(self, request: pb.DeliverRequest) -> None:
-        # gRPC ends the stream when a write is cancelled: whoever gives up waiting would take the attachment along.
+        # gRPC ends the stream when a write is cancelled: a caller that is cancelled would end the attachment.
         writing = asyncio.create_task(self._write(request))
         self._writing.add(writing)
         writing.add_done_callback(self._written)
@@ -193,7 +194,7 @@ class GrpcAttachment(Attachment):
     def _written(self, writing: "asyncio.Task[None]") -> None:
         self._writing.discard(writing)
         if not writing.cancelled():
-            # Whoever still waits has it raised; who does not is told by `wait_ended`.
+            # Waiting calls raise the error; `wait_ended` returns it to the others.
             writing.exception()
 
     @override
@@ -213,7 +214,7 @@ class GrpcAttachment(Attachment):
 
     @override
     async def detach(self) -> None:
-        # First all that was said about records, then the goodbye: the two streams could overtake each other.
+        # First all verdicts, then the goodbye: the two streams could overtake each other.
         self._is_detaching = True
         events, records = self._reading
         try:
@@ -252,7 +253,7 @@ async def _raise_status(call: Any) -> None:  # noqa: ANN401  a call of any kind
 
 
 def error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
-    """Transport, and refusals of a call as a whole."""
+    """Translate transport errors, and refusals of a whole call."""
     said = error.details() or error.code().name
     match error.code():
         case Code.DEADLINE_EXCEEDED:
@@ -262,7 +263,7 @@ def error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:
         case Code.UNIMPLEMENTED:
             return errors.NotSupported(f"the sidecar at {address} does not support this call: upgrade it")
         case Code.ALREADY_EXISTS:
-            # Perhaps this application itself, before its connection broke.
+            # The session may be this application's own, from before its connection broke.
             return errors.Disconnected(f"the sidecar at {address} rejected the call: {said}")
         case Code.FAILED_PRECONDITION | Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE:
             return errors.SidecarFailed(f"the sidecar at {address} rejected the call: {said}")

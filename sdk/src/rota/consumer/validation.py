@@ -1,7 +1,7 @@
 """
-Checks of the settings of a consumer's own sidecar, called by `Options`; each fault is one sentence in the SDK's messages.
+Checks of the settings of a consumer's own sidecar, called by `Options`; each check yields the messages of its faults.
 
-The sidecar checks its flags again. A value that it would refuse is refused here first, where the application gives it.
+The sidecar checks its flags again. A value that it would refuse is refused here first, in the application's call.
 """
 
 import os
@@ -17,7 +17,7 @@ from rota_service.addresses import is_loopback
 INT32_MAX = 2**31 - 1
 LENGTH_MAX = 249
 PORT_MAX = 65_535
-# A session needs room for so many heartbeats.
+# Minimum number of heartbeats in a session.
 HEARTBEATS_MIN = 3
 SESSION_TIMEOUT_MS = 45_000
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -39,7 +39,7 @@ MILLISECONDS = (
 
 
 def faults(options: SidecarOptions) -> Iterator[str]:
-    """Every fault, the settings that stand alone first."""
+    """Yield every fault, those of single settings first."""
     yield from choice_faults(options)
     yield from time_faults(options)
     yield from name_faults(options)
@@ -49,7 +49,7 @@ def faults(options: SidecarOptions) -> Iterator[str]:
 
 
 def choice_faults(options: SidecarOptions) -> Iterator[str]:
-    """Settings that have a few values."""
+    """Yield faults of settings with a fixed set of values."""
     for name, known in CHOICES.items():
         value = getattr(options, name)
         if value is not None and value not in known:
@@ -57,7 +57,7 @@ def choice_faults(options: SidecarOptions) -> Iterator[str]:
 
 
 def time_faults(options: SidecarOptions) -> Iterator[str]:
-    """Milliseconds, and the heartbeats that fit into a session."""
+    """Yield faults of times in milliseconds, and of the number of heartbeats in a session."""
     for name in MILLISECONDS:
         value = getattr(options, name)
         if value is None:
@@ -79,7 +79,7 @@ def time_faults(options: SidecarOptions) -> Iterator[str]:
 
 
 def name_faults(options: SidecarOptions) -> Iterator[str]:
-    """The group and its member."""
+    """Yield faults of the group's and the member's names."""
     if len(options.group_id) > LENGTH_MAX:
         yield f"group_id has {len(options.group_id)} characters: use at most {LENGTH_MAX}"
     if len(options.client_id) > LENGTH_MAX or not options.client_id.isprintable():
@@ -89,7 +89,7 @@ def name_faults(options: SidecarOptions) -> Iterator[str]:
 
 
 def strategy_faults(given: str | Sequence[str] | None) -> Iterator[str]:
-    """Rota's own strategies, and those that installed distributions offer."""
+    """Yield faults of the strategies: Rota's own, and those of installed distributions."""
     if given is None:
         return
     names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
@@ -113,7 +113,7 @@ def flag_faults(flags: Sequence[str]) -> Iterator[str]:
 
 
 def address_faults(options: SidecarOptions) -> Iterator[str]:
-    """Servers, who coordinates, and what they are shown."""
+    """Yield faults of the addresses of servers and coordinator, and of the credentials for them."""
     try:
         servers = address_of(options.bootstrap_servers)
     except errors.InvalidArgument as error:
@@ -136,7 +136,7 @@ def address_faults(options: SidecarOptions) -> Iterator[str]:
 
 
 def coordination_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
-    """Check the coordinator against the place of the records."""
+    """Yield faults of the coordinator, which must fit the system of the records."""
     coordination, address = options.coordination, options.coordinator_address
     if rota:
         if coordination == "kafka":
@@ -150,7 +150,7 @@ def coordination_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]
 
 
 def credential_faults(options: SidecarOptions, servers: str) -> Iterator[str]:
-    """Files that go together, and tokens that TLS must protect."""
+    """Yield faults of files that belong together, and of tokens that TLS must protect."""
     given = options.credentials
     if given is None:
         return
@@ -177,7 +177,7 @@ def credential_faults(options: SidecarOptions, servers: str) -> Iterator[str]:
 
 
 def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
-    """The login to Kafka."""
+    """Yield faults of the Kafka login."""
     if options.sasl_mechanism is None:
         for name in ("sasl_username", "sasl_password"):
             if getattr(options, name) and not is_given(options, "sasl-mechanism"):
@@ -197,7 +197,7 @@ def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
 
 
 def topics_fault(topics: Sequence[str], pattern: str) -> str:
-    """The first fault of a subscription; empty without one."""
+    """Return the first fault of a subscription; empty if there is none."""
     for topic in topics:
         if not is_name(str(topic)):
             return f"{topic!r} is not a valid topic name: use at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"

@@ -1,8 +1,8 @@
 """
 Batches the verdicts that a consumer sends on its stream to the sidecar.
 
-Verdicts wait a little for others, because a message costs about the same however much is in it: an application that polls
-a thousand times a second would spend its time on saying so. Whatever else is said comes behind them.
+Verdicts wait up to a few milliseconds for others, because a message costs about the same whatever its size: an application
+that polls a thousand times a second would spend its time on sending them. Other requests are sent after waiting verdicts.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ class VerdictBatcher:
 
     def __init__(self, attachment: ReconnectingAttachment) -> None:
         self._attachment = attachment
-        # Of each partition at most a few: what follows on each other is one.
+        # A few ranges per partition at most: consecutive ranges are merged.
         self._finished: list[FinishedRange] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: set[asyncio.Task[None]] = set()
 
     async def finish(self, finished: Sequence[FinishedRange]) -> None:
-        """The application is done with these."""
+        """Queue ACK verdicts on finished records."""
         for each in finished:
             self._add(each)
         linger_s = self._attachment.linger_s
@@ -49,7 +49,7 @@ class VerdictBatcher:
         task.add_done_callback(self._flushing.discard)
 
     async def flush(self) -> None:
-        """Say what waits."""
+        """Send all waiting verdicts."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -58,10 +58,10 @@ class VerdictBatcher:
             await self._attachment.send(messages.acknowledged(finished))
 
     async def send(self, request: pb.DeliverRequest) -> None:
-        """Say this, behind all that waits."""
+        """Send a request after all waiting verdicts."""
         await self.flush()
         await self._attachment.send(request)
 
     def forget(self) -> None:
-        """The sidecar is gone, and all that it wanted to hear."""
+        """Drop everything that waits: the sidecar is gone."""
         self._finished.clear()

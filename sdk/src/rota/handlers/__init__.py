@@ -1,1 +1,1 @@
-"""A function for each record: the short way to consume. `rota.handler` and `rota.run` are the way in."""
+"""Handlers: a function called for each record. The public names are `rota.handler` and `rota.run`."""

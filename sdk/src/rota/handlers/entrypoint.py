@@ -1,4 +1,4 @@
-"""`rota.run`: runs handlers as a process, until a signal stops it."""
+"""`rota.run`: runs handlers as a process until SIGTERM or SIGINT."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ from rota.consumer.options import Options, Settings, options_of
 from rota.handlers.handler import Handler, check_together
 from rota.handlers.runner import Runner
 
-# Settings of a consumer that polls; a handler says such things by itself, or has no use for them.
+# Settings of polling consumers, which a handler declares itself or does not need.
 OF_POLLING = (
     "consumer_timeout_ms",
     "enable_auto_commit",
@@ -27,14 +27,14 @@ OF_POLLING = (
 
 def run(*handlers: Handler, dead_letter_topic: str = "", **settings: Unpack[Settings]) -> None:
     """
-    Run handlers until SIGTERM or SIGINT: what is being worked on is finished first, and nothing else is begun.
+    Run handlers until SIGTERM or SIGINT: records in flight are finished, and no other is begun.
 
     It returns within `drain_timeout_ms` of the signal: a handler that has not returned after two thirds of that is
     abandoned and its record delivered again; the last third is for committing and leaving the group.
 
-    Settings are those of a consumer. With `bootstrap_servers=` it starts a sidecar of its own, which is set as the
-    handlers want it; a sidecar that is there must be set so already. `dead_letter_topic` takes the records that have
-    failed for good; without it they stop their partition.
+    Settings are those of a consumer. With `bootstrap_servers=` it starts a sidecar of its own, with the handlers' ordering
+    and concurrency; a running sidecar must have the same ones. `dead_letter_topic` receives records that have failed
+    permanently; without it they stop their partition.
 
     >>> rota.run(bill, group_id="billing", bootstrap_servers="rota://127.0.0.1:7070")    # doctest: +SKIP
     """

@@ -1,4 +1,4 @@
-"""Handlers: functions of one record, and the verdicts that they give."""
+"""Handlers: functions of one record, and the verdicts that they return or raise."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,12 +15,12 @@ ORDERINGS: tuple[Ordering, ...] = ("partition", "key", "unordered")
 
 
 class Verdict(Exception):
-    """Base of the exceptions by which a handler gives a verdict other than ACK."""
+    """Base of the exceptions with which a handler gives a verdict other than ACK."""
 
 
 class Retry(Verdict):
     """
-    Deliver the record again: after so many seconds, or by the group's backoff.
+    Deliver the record again: after so many seconds, or after the group's backoff.
 
     >>> raise rota.Retry(after=30, reason="the shop is closed")    # doctest: +SKIP
     """
@@ -35,7 +35,7 @@ class Retry(Verdict):
 
 class DeadLetter(Verdict):
     """
-    The record will never work: put it aside, into the dead-letter topic.
+    The record has failed permanently: write it to the dead-letter topic.
 
     >>> raise rota.DeadLetter("no such customer")    # doctest: +SKIP
     """
@@ -46,7 +46,7 @@ class DeadLetter(Verdict):
 
 
 class Skip(Verdict):
-    """Go on without the record; it is counted as skipped."""
+    """Continue without the record; it is counted as skipped."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ class Skip(Verdict):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function and the records it is for. Made by `rota.handler`; it can still be called as a function."""
+    """A function and the topics that it handles. Created by `rota.handler`; it remains callable as a function."""
 
     function: Function
     topics: Sequence[str]
@@ -83,10 +83,10 @@ def handler(
     """
     Make a function the handler of topics.
 
-    It gets one record. When it returns the record is done; it may raise `Retry`, `DeadLetter` or `Skip`; any other
-    exception is a retry with the exception as its reason. With `ordering="key"` the records of a key come one after
-    the other, and others beside them, up to `concurrency` at a time; with "partition" those of a partition; with
-    "unordered" none waits for another. A function that is not asynchronous runs in a thread.
+    The function gets one record. The record is done when the function returns; the function may raise `Retry`, `DeadLetter`
+    or `Skip`, and any other exception is a retry with the exception as its reason. With `ordering="key"` records with the same
+    key are processed one after another, and others concurrently, up to `concurrency` at a time; with "partition" records of a
+    partition are processed one after another; with "unordered" in any order. A synchronous function runs in a thread.
 
     >>> @rota.handler("orders", ordering="key")     # doctest: +SKIP
     ... def bill(record):

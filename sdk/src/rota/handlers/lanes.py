@@ -1,8 +1,8 @@
 """
-Which record a handler gets next, and what is said of it afterwards: decided here, performed by the runner.
+Order of the handlers' jobs: which record is begun next, and which verdict it gets. Pure; the runner performs it.
 
-With the ordering `partition` several records of a partition are in hand, and wait here for each other; else the sidecar
-sends only what may begin at once.
+With ordering `partition` the sidecar dispatches several records of a partition at once, and they wait here for each other;
+otherwise it dispatches only records that may begin at once.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from rota.records import Record, TopicPartition
 
 
 class Job(NamedTuple):
-    """A record to be worked on, with the delivery epoch it was delivered in."""
+    """A record to process, with its delivery epoch."""
 
     topic_partition: TopicPartition
     delivery_epoch: int
@@ -28,7 +28,8 @@ class Lane:
 
     delivery_epoch: int
     waiting: deque[Job] = field(default_factory=deque)
-    # What comes in this turn or an earlier one was on its way when a record was to come again, and does so as well.
+    # Records dispatched in this turn or an earlier one were in transit when a record before them was retried,
+    # and are retried too.
     voided_turn: int = -1
     running: int = 0
 
@@ -44,13 +45,13 @@ class Lanes:
         self.running = 0
 
     def on_records(self, jobs: Iterable[Job]) -> list[Job]:
-        """Records came; those to be begun now."""
+        """Take dispatched records; return the jobs to begin now."""
         begun: list[Job] = []
         for job in jobs:
             self._credit -= 1
             lane = self._lanes.get(job.topic_partition)
             if lane is None or lane.delivery_epoch < job.delivery_epoch:
-                # A job of an earlier epoch that still runs gets its verdict there, and changes nothing.
+                # A running job of an earlier epoch gets its verdict there, and changes nothing here.
                 lane = self._lanes[job.topic_partition] = Lane(job.delivery_epoch)
             elif job.delivery_epoch < lane.delivery_epoch or job.turn <= lane.voided_turn:
                 continue
@@ -67,7 +68,7 @@ class Lanes:
         return begun
 
     def on_verdict(self, job: Job, *, is_retry: bool) -> list[Job]:
-        """A record has its verdict; those to be begun now. In order, all behind one that comes again come again too."""
+        """Take a verdict; return the jobs to begin now. In order, all jobs after a retried record are retried too."""
         self.running -= 1
         lane = self._lanes.get(job.topic_partition)
         if lane is None or lane.delivery_epoch != job.delivery_epoch:
@@ -79,7 +80,7 @@ class Lanes:
         return self._next(lane)
 
     def stop(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Begin nothing more of these, or of anything; what runs goes on."""
+        """Begin no more jobs of these partitions, or of any; running jobs continue."""
         for topic_partition, lane in self._lanes.items():
             if partitions is None or topic_partition in partitions:
                 lane.waiting.clear()
@@ -91,7 +92,7 @@ class Lanes:
         )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop the lanes of partitions that are gone."""
+        """Drop the lanes of partitions that are no longer owned."""
         for topic_partition in partitions:
             self._lanes.pop(topic_partition, None)
 
@@ -105,6 +106,6 @@ class Lanes:
         return more
 
     def on_disconnect(self) -> None:
-        """The sidecar is gone, and will send everything anew."""
+        """Drop everything: the sidecar is gone, and will send all records again."""
         self._lanes.clear()
         self._credit = 0

@@ -1,4 +1,4 @@
-"""Runs handlers: takes records from the sidecar, has them worked on, gives the verdicts, goes in good order."""
+"""Runner of handlers: takes records from the sidecar, runs their handlers, sends the verdicts, and shuts down cleanly."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 log = logging.getLogger("rota.handler")
 ROOM = 1_000
 WITHIN_S = 60.0
-# A sidecar that starts beside the application needs a moment.
+# Startup grace: a sidecar that starts beside the application needs a moment.
 STARTUP_GRACE_S = 3.0
 REASON_LENGTH_MAX = 500
 PACKAGE = str(Path(__file__).parent.parent)
@@ -43,14 +43,14 @@ NAMES = {number: name for name, number in ORDERINGS.items()}
 
 
 class PendingRevocation(NamedTuple):
-    """Partitions that go as soon as nothing of them is worked on."""
+    """Partitions to release as soon as none of their records is in flight."""
 
     event_id: int
     partitions: Collection[TopicPartition]
 
 
 class Runner(SidecarListener):
-    """The handlers of one process; to be made and used on a running loop."""
+    """The handlers of one process; created and used on a running event loop."""
 
     def __init__(
         self, handlers: Sequence[Handler], sidecar: Sidecar, client_id: str, clock: Callable[[], float]
@@ -63,7 +63,7 @@ class Runner(SidecarListener):
         self._attachment = ReconnectingAttachment(sidecar, hello, self, self._on_attached, self._on_detached)
         self._client = SidecarClient(self._open, clock)
         self._was_attached = False
-        # Until then that there is no sidecar is no news. Each time that it goes it is said once.
+        # Until then a missing sidecar is not logged. Later each disconnect is logged once.
         self._warn_from_s = clock() + STARTUP_GRACE_S
         self._clock = clock
         self._lanes = Lanes(
@@ -76,9 +76,9 @@ class Runner(SidecarListener):
         self._requests: deque[pb.DeliverRequest] = deque()
         self._has_requests = asyncio.Event()
         self._is_stopping = asyncio.Event()
-        # Limit for what runs when the runner is stopped.
+        # Time limit for records in flight when the runner is stopped.
         self.finish_s = math.inf
-        # Asked whenever the sidecar was told something; ends the run when it says yes.
+        # Called after each request to the sidecar; True ends the run.
         self.is_done: Callable[[], bool] = lambda: False
 
     async def run(self) -> None:
@@ -116,10 +116,10 @@ class Runner(SidecarListener):
             task.cancel()
 
     def stop(self) -> None:
-        """Begin nothing more, and end when what runs is done, or after `finish_s`."""
+        """Begin no more records, and end when those in flight are done, or after `finish_s`."""
         self._is_stopping.set()
 
-    # What the sidecar says
+    # Events of the sidecar
 
     async def _open(self) -> Transport:
         return await self._sidecar.open(self._subscription)
@@ -152,7 +152,7 @@ class Runner(SidecarListener):
                 self._revocations.append(PendingRevocation(event.event_id, rebalance.partitions))
                 self._acknowledge_idle()
             case RebalanceKind.REVOKED:
-                # The deadline may have passed before what ran was done: its verdicts come too late.
+                # The deadline may have passed before the running jobs were done: their verdicts are too late.
                 self._lanes.forget(rebalance.partitions)
 
     @override
@@ -164,7 +164,8 @@ class Runner(SidecarListener):
     async def on_records(self, delivery: pb.DeliverResponse) -> None:
         self._rejections.log(delivery)
         if self._is_stopping.is_set():
-            # It was on its way. Without a verdict it goes back, and comes to somebody else.
+            # In transit during the revocation: without a verdict it goes back, and is delivered to the next
+            # owner.
             return
         jobs = (
             job
@@ -192,7 +193,7 @@ class Runner(SidecarListener):
                 self._lanes.forget(revocation.partitions)
                 self._enqueue(messages.acknowledgement(revocation.event_id))
 
-    # Work
+    # Processing
 
     def _begin(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -248,7 +249,7 @@ class Runner(SidecarListener):
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._pool, lambda: handler(_deserialized(handler, job)))
 
-    # What is said
+    # Requests to the sidecar
 
     def _enqueue(self, request: pb.DeliverRequest) -> None:
         self._requests.append(request)
@@ -296,7 +297,7 @@ def _deserialized(handler: Handler, job: Job) -> Record[Any, Any]:
 
 def one_line(error: BaseException) -> str:
     """
-    The exception and the frames outside of this package, outermost first, as one line.
+    Format an exception and the frames outside of this package, outermost first, as one line.
 
     >>> one_line(ValueError("no price"))
     'ValueError: no price'

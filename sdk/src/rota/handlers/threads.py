@@ -1,8 +1,8 @@
 """
-The threads in which handlers run that are not asynchronous.
+Threads in which synchronous handlers run.
 
 The runner submits each record's function here through `run_in_executor`. The threads are daemons: a handler that never
-returns does not keep the process from ending, as a thread of a `ThreadPoolExecutor` would.
+returns does not keep the process from exiting, as a thread of a `ThreadPoolExecutor` would.
 """
 
 import threading
@@ -32,7 +32,7 @@ class DaemonThreads(Executor):
         self._name = name
         self._threads = 0
         self._idle = threading.Semaphore(0)
-        # None ends the thread that takes it.
+        # None ends the thread that takes it from the queue.
         self._waiting: SimpleQueue[Work | None] = SimpleQueue()
 
     @override
@@ -54,13 +54,13 @@ class DaemonThreads(Executor):
     def _serve(self) -> None:
         while (work := self._waiting.get()) is not None:
             run(work)
-            # An idle thread keeps no record alive.
+            # An idle thread holds no reference to a record.
             del work
             self._idle.release()
 
     @override
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """Cancel what has not begun, and end the threads as they become idle; never waits for them."""
+        """Cancel jobs that have not begun, and end the threads as they become idle; never waits for them."""
         while True:
             try:
                 work = self._waiting.get_nowait()

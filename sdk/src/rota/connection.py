@@ -45,7 +45,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
-"""Of every channel."""
+"""Options of every channel."""
 
 Result = TypeVar("Result")
 Request_contra = TypeVar("Request_contra", contravariant=True)

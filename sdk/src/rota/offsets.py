@@ -26,7 +26,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int]
-"""By partition: the next offset to read."""
+"""The next offset to read, by partition."""
 
 
 def completed(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:

@@ -53,8 +53,8 @@ def _of_integer(data: bytes) -> int:
 
 
 JSON = Serde(_json, json.loads)
-"""What `json` can write: UTF-8, without spaces."""
+"""JSON in UTF-8, without spaces."""
 STRING = Serde(str.encode, bytes.decode)
 """Text as UTF-8."""
 INTEGER = Serde(_integer, _of_integer)
-"""A number of 64 bits, the highest first, as Kafka's LongSerializer writes it."""
+"""64-bit big-endian integer, as of Kafka's LongSerializer."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from rota.records import Headers, Record, TopicPartition
 
 Deserializer = Callable[[str, bytes | None], Any]
-"""Of topic and bytes: the object."""
+"""Function of topic and bytes; returns the object."""
 
 
 class Columns(Protocol):

@@ -73,7 +73,7 @@ FLAGS: Mapping[str, str] = {
     "coordinator_address": "--coordinator-address",
     "sasl_mechanism": "--sasl-mechanism",
 }
-"""Settings that a sidecar takes as they are."""
+"""Settings that become flags of the same name."""
 
 SIDECAR_SETTINGS = (
     *FLAGS,

@@ -1,12 +1,12 @@
 """
 The producer: `api` and `async_api` are public, `rota_engine` and `kafka_engine` send.
 
-    Producer, AsyncProducer       what the application calls
+    Producer, AsyncProducer       public classes
       pipeline                    interceptors, serializers, the application's own partitioner
-      rota_blocking, rota_engine  one producer on Rota's log
-        accumulator, batches      records that wait
-        sender                    sends them, until each is decided
-        sequences, transaction_state    what to send, and what may be done next; pure
-      kafka_engine                one on Kafka
-    futures                       what `send` gives back
+      rota_blocking, rota_engine  engine of one producer on Rota's log
+        accumulator, batches      records that wait to be sent
+        sender                    sends batches and retries them until each has an outcome
+        sequences, transaction_state    sequence numbers and transaction states; pure
+      kafka_engine                engine of one producer on Kafka
+    futures                       outcomes that `send` returns
 """

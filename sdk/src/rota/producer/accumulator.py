@@ -1,7 +1,7 @@
 """
 Buffers records until they are sent: one queue of batches for each partition, in one bounded buffer.
 
-Any thread may `append`; the sender takes, releases and completes. Nothing here knows of a server or a clock of its own.
+Any thread may `append`; the sender takes, releases and completes. This module uses neither the network nor a clock of its own.
 """
 
 import random
@@ -29,17 +29,17 @@ class BufferFull(Exception):
 
 
 class UnknownTopic(Exception):
-    """The number of the topic's partitions is to be found out first."""
+    """The number of the topic's partitions is unknown so far."""
 
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """The batches of one partition. A muted one has a request under way, and gives out none."""
+    """The batches of one partition. Invariant: a muted queue has a request in flight, and no batch is taken from it."""
 
     topic: str
     partition: int
     batches: deque[Batch] = field(default_factory=deque)
-    # The last one, as long as records may be added to it.
+    # The newest batch, while records may be added to it.
     open: Batch | None = None
     muted: bool = False
 
@@ -62,7 +62,7 @@ class Accumulator:
     def __init__(self, limits: Limits, clocks: Clocks, wake: Callable[[], None]) -> None:
         """`wake` is called, from any thread, when the sender may have something new to do."""
         self._limits = limits
-        # Looked at with every record.
+        # Read for every record.
         self._batch_bytes = limits.batch_bytes
         self._buffer_bytes = limits.buffer_bytes
         self._wall_ms = clocks.wall_ms
@@ -71,7 +71,7 @@ class Accumulator:
         self._lock = threading.Lock()
         self._queues: dict[tuple[str, int], Queue] = {}
         self._waiting: dict[Queue, None] = {}
-        # Where the next records of a topic go that have no key.
+        # Current partition of each topic for records without a key.
         self._sticky: dict[str, Queue] = {}
         self._used = 0
         self._incomplete: dict[Batch, None] = {}
@@ -80,7 +80,7 @@ class Accumulator:
         self.partitions: dict[str, int] = {}
         self.on_batch: Callable[[Outcome], None] | None = None
 
-    # For the application's threads
+    # Called by the application's threads
 
     def append(
         self,
@@ -98,7 +98,7 @@ class Accumulator:
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         with self._lock:
-            # The short way, which most records go: into the open batch of a partition that is known.
+            # Fast path of most records: into the open batch of a known partition.
             if partition is not None:
                 queue = self._queues.get((topic, partition))
             elif key is None:
@@ -149,7 +149,7 @@ class Accumulator:
             while done < len(values):
                 batch = self._batch(topic, partition, None, ends[done] - taken)
                 room = min(self._batch_bytes - batch.size, self._buffer_bytes - self._used)
-                # One record that is larger than a batch has a batch of its own.
+                # A record larger than a batch gets a batch of its own.
                 stop = max(bisect_right(ends, taken + room, lo=done), done + 1)
                 parts.append((batch, len(batch.values), stop - done))
                 batch.values += values[done:stop]
@@ -164,7 +164,7 @@ class Accumulator:
         return parts
 
     def on_room(self, callback: Callable[[], None]) -> None:
-        """Call back once something has left the buffer; until then nothing lingers in it."""
+        """Call back once room is released; until then batches do not linger."""
         with self._lock:
             if self._used:
                 self._room_callbacks.append(callback)
@@ -184,7 +184,7 @@ class Accumulator:
         return incomplete
 
     def _batch(self, topic: str, partition: int | None, key: bytes | None, size: int) -> Batch:
-        """The batch that a record of this size goes into."""
+        """Return the batch for a record of this size."""
         if self.refusal is not None:
             raise self.refusal.with_traceback(None)
         if size > self._limits.record_bytes:
@@ -196,7 +196,7 @@ class Accumulator:
             if queue.open.size + size <= self._batch_bytes:
                 return queue.open
             self._close(queue)
-            # Without a key it goes elsewhere now.
+            # A record without a key goes to another partition now.
             queue = self._find(topic, partition, key)
         return self._new(queue)
 
@@ -234,11 +234,11 @@ class Accumulator:
 
     def _close(self, queue: Queue) -> None:
         queue.open = None
-        # The next records without a key go elsewhere, so that all partitions get their share.
+        # The next records without a key go to another partition, so that all partitions get their share.
         if self._sticky.get(queue.topic) is queue:
             del self._sticky[queue.topic]
 
-    # For the sender
+    # Called by the sender
 
     def take(self, now_s: float) -> tuple[list[tuple[Queue, list[Batch]]], float | None]:
         """

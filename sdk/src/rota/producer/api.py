@@ -41,10 +41,10 @@ class Producer:
         self._pipeline = SendPipeline(options)
         self._transactional = bool(options.transactional_id)
         self._closed = False
-        # An abort was asked for, and whether it took place is not known.
+        # True while the outcome of a requested abort is unknown.
         self._aborting = False
         self._engine = _engine(address_of(bootstrap_servers), options, self._pipeline)
-        # Looked up once: it is all that most sends do.
+        # Bound once: most sends do nothing but this lookup.
         self._send = self._engine.send
 
     def send(
@@ -57,10 +57,10 @@ class Producer:
         headers: Headers | None = None,
     ) -> SendFuture:
         """
-        Hand a record over, to be sent soon; the future tells where it lies.
+        Queue a record for sending; the future returns its partition and offset.
 
-        Without a partition a key decides, as in Kafka (murmur2); without a key the partition is that of the current
-        batch. Waits up to `max_block_ms` where the buffer is full or the topic is not known yet.
+        Without a partition the key decides, as in Kafka (murmur2); without a key the partition is that of the current batch. Waits
+        up to `max_block_ms` while the buffer is full or the topic's partitions are unknown.
         """
         if not self._pipeline.is_needed:
             plain = type(value) is bytes and (key is None or type(key) is bytes)
@@ -77,7 +77,7 @@ class Producer:
         self, topic: str, values: Sequence[object], keys: Sequence[object] | None = None
     ) -> SentMany:
         """
-        Hand many records of one topic over at once: much cheaper than one by one.
+        Queue many records of one topic at once: much cheaper than one by one.
 
         >>> producer.send_many("orders", [b"a", b"b", b"c"]).result()    # doctest: +SKIP
         """
@@ -101,12 +101,12 @@ class Producer:
         return list(range(self._engine.partitions_for(topic)))
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every record that was sent so far is decided; TimedOut after `timeout` seconds."""
+        """Wait until every record that was sent so far has an outcome; TimedOut after `timeout` seconds."""
         self._check_open()
         self._engine.flush(timeout)
 
     def close(self, timeout: float | None = CLOSE_S) -> None:
-        """Flush, or abort the open transaction, and end; a second call does nothing."""
+        """Flush, or abort the open transaction, and close; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self._engine.close(timeout)
@@ -130,7 +130,7 @@ class Producer:
         """
         Begin a transaction: records and offsets sent from here on are committed together or not at all.
 
-        Ends an abort first that was not decided in its time: `transaction()` cannot raise that error.
+        First completes an abort whose outcome is unknown: `transaction()` cannot raise that error.
         """
         self._check_transactional()
         if self._aborting:
@@ -157,10 +157,10 @@ class Producer:
 
     def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """
-        Commit a group's offsets with the transaction: the next to read, by partition.
+        Commit a group's offsets with the transaction: the next offset to read, by partition.
 
-        Refused once the member is not in that generation any more: then the partitions are another's, and the
-        transaction must be aborted.
+        Rejected if the member is no longer in that generation: other members own the partitions, and the transaction must be
+        aborted.
         """
         self._check_transactional()
         self._engine.send_offsets(offsets, group_metadata)
@@ -168,7 +168,7 @@ class Producer:
     @contextmanager
     def transaction(self) -> Iterator[Self]:
         """
-        Begin; commit in the end, or abort when an exception comes through.
+        Begin a transaction; commit it at the end of the block, or abort it after an exception.
 
         >>> with producer.transaction():                                                      # doctest: +SKIP
         ...     producer.send("copies", record.value)
@@ -189,7 +189,7 @@ class Producer:
         try:
             self.abort_transaction()
         except errors.RotaError as failed:
-            # The first error says why; this one comes from the same trouble.
+            # The first error is the cause; this one is its consequence.
             error.add_note(f"the transaction could not be aborted either: {failed}")
 
     def _check_open(self) -> None:

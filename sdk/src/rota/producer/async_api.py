@@ -1,4 +1,4 @@
-"""`rota.AsyncProducer`: the same producer for asyncio."""
+"""`rota.AsyncProducer`: the producer for asyncio."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,23 +21,23 @@ CLOSE_S = 30.0
 
 class AsyncProducer:
     """
-    `Producer` on an application's own event loop; to be entered or started there.
+    `Producer` on an application's own event loop, where it is entered or started.
 
     >>> async with rota.AsyncProducer("rota://127.0.0.1:7070") as producer:    # doctest: +SKIP
     ...     metadata = await producer.send_and_wait("orders", b"value")
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[Settings]) -> None:
-        """`rota://host:port` for Rota's log, `host:port` for Kafka: its client's threads then do the work."""
+        """Connect to `rota://host:port` for Rota's log, `host:port` for Kafka, whose client works in its own threads."""
         self._address = address_of(bootstrap_servers)
         self._options = options_of(settings)
         self._pipeline = SendPipeline(self._options)
         self._running: AsyncEngine | None = None
-        # An abort was asked for, and whether it took place is not known.
+        # True while the outcome of a requested abort is unknown.
         self._aborting = False
 
     async def start(self) -> None:
-        """Connect; `async with` does it."""
+        """Connect; `async with` calls it."""
         self._running = async_engine(self._address, self._options, system_clocks(), self._pipeline)
 
     @property
@@ -55,7 +55,7 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> AsyncSendFuture:
-        """Hand a record over once there is room for it; awaiting the future then tells where it lies."""
+        """Queue a record once there is room for it; the future returns its partition and offset."""
         if self._pipeline.is_needed:
             record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
             prepared = await self._prepared(record)
@@ -83,13 +83,13 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> RecordMetadata:
-        """Send, and wait until it is known where the record lies."""
+        """Send, and wait for the record's partition and offset."""
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
     async def send_many(
         self, topic: str, values: Sequence[object], keys: Sequence[object] | None = None
     ) -> SentMany:
-        """Hand many records of one topic over at once; awaiting the answer tells where they lie."""
+        """Queue many records of one topic at once; awaiting the result returns their partitions and offsets."""
         if keys is not None and len(keys) != len(values):
             raise errors.InvalidArgument(
                 f"got {len(keys)} keys for {len(values)} values: pass one key per value"
@@ -104,15 +104,15 @@ class AsyncProducer:
         return SentMany(len(values), [(batch, index, (at,)) for at, (batch, index) in enumerate(appended)])
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         return list(range(await self._engine.partitions_for(topic)))
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until every record that was sent so far is decided; TimedOut after `timeout` seconds."""
+        """Wait until every record that was sent so far has an outcome; TimedOut after `timeout` seconds."""
         await self._engine.flush(timeout)
 
     async def close(self, timeout: float | None = CLOSE_S) -> None:
-        """Flush, or abort the open transaction, and end."""
+        """Flush, or abort the open transaction, and close."""
         if self._running is not None:
             engine, self._running = self._running, None
             await engine.close(timeout)
@@ -137,7 +137,7 @@ class AsyncProducer:
         """
         Begin a transaction: records and offsets sent from here on are committed together or not at all.
 
-        Ends an abort first that was not decided in its time: `transaction()` cannot raise that error.
+        First completes an abort whose outcome is unknown: `transaction()` cannot raise that error.
         """
         self._check_transactional()
         if self._aborting:
@@ -160,13 +160,13 @@ class AsyncProducer:
         self._aborting = False
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
-        """Commit a group's offsets with the transaction: the next to read, by partition."""
+        """Commit a group's offsets with the transaction: the next offset to read, by partition."""
         self._check_transactional()
         await self._engine.send_offsets(offsets, group_metadata)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Begin; commit in the end, or abort when an exception comes through."""
+        """Begin a transaction; commit it at the end of the block, or abort it after an exception."""
         await self.begin_transaction()
         try:
             yield self
@@ -182,7 +182,7 @@ class AsyncProducer:
         try:
             await self.abort_transaction()
         except errors.RotaError as failed:
-            # The first error says why; this one comes from the same trouble.
+            # The first error is the cause; this one is its consequence.
             error.add_note(f"the transaction could not be aborted either: {failed}")
 
     def _check_transactional(self) -> None:

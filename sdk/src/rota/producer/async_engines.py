@@ -26,11 +26,11 @@ class AsyncEngine(Protocol):
     """`Engine` for one event loop."""
 
     async def send(self, record: PreparedRecord) -> tuple[Outcome, int]:
-        """Hand over a record; where its outcome will be."""
+        """Queue a record; return its batch and its index there."""
         ...
 
     async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:
-        """Hand over many of one topic."""
+        """Queue many records of one topic."""
         ...
 
     async def partitions_for(self, topic: str) -> int:
@@ -38,15 +38,15 @@ class AsyncEngine(Protocol):
         ...
 
     async def flush(self, timeout_s: float | None) -> None:
-        """Wait until everything is decided."""
+        """Wait until all records have an outcome."""
         ...
 
     async def close(self, timeout_s: float | None) -> None:
-        """Flush, and end."""
+        """Flush and close."""
         ...
 
     async def init_transactions(self) -> None:
-        """Become the only producer of the transactional id."""
+        """Register the transactional id, fencing earlier producers of it."""
         ...
 
     async def begin(self) -> None:
@@ -54,15 +54,15 @@ class AsyncEngine(Protocol):
         ...
 
     async def commit(self) -> None:
-        """Commit it."""
+        """Commit the transaction."""
         ...
 
     async def abort(self) -> None:
-        """Abort it."""
+        """Abort the transaction."""
         ...
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
-        """Make offsets part of it."""
+        """Add offsets to the transaction."""
         ...
 
 
@@ -82,7 +82,8 @@ class AsyncRotaEngine(AsyncEngine):
             record.topic, lambda: self._accumulator.append(*record)
         )
         if index == 0:
-            # A new batch, and perhaps a full one before it: whoever sends in a loop lets the sender have its turn.
+            # A new batch, and perhaps a full one before it: yield to the sender, also when the application
+            # sends in a loop.
             await asyncio.sleep(0)
         return batch, index
 
@@ -160,7 +161,7 @@ class AsyncRotaEngine(AsyncEngine):
 
 
 class ThreadedEngine(AsyncEngine):
-    """An engine whose calls block: each is made in a thread, one after the other."""
+    """An engine with blocking calls; each runs in a thread, one after the other."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -208,13 +209,13 @@ class ThreadedEngine(AsyncEngine):
         await self._do(lambda: self._engine.send_offsets(offsets, group))
 
     async def _do(self, call: Callable[[], Result]) -> Result:
-        # In order: of two sends the first is the earlier record.
+        # One call at a time keeps the order: of two sends the first is the earlier record.
         async with self._one:
             return await asyncio.to_thread(call)
 
 
 def async_engine(address: str, options: Options, clocks: Clocks, pipeline: SendPipeline) -> AsyncEngine:
-    """The one for an address."""
+    """Create the engine for an address."""
     if is_rota(address):
         return AsyncRotaEngine(address, options, clocks, pipeline)
     from rota.producer.kafka_engine import KafkaEngine

@@ -1,8 +1,8 @@
 """
-Records that wait to be sent, in batches, and what becomes of each batch.
+Batches of records that wait to be sent, and their outcomes.
 
-`accumulator.py` fills batches, the sender empties and completes them, futures look at them. A record is four entries
-in the columns of its batch and nothing else, so a million of them cost little.
+`accumulator.py` fills batches, the sender empties and completes them, futures refer to them. A record is four entries in the
+columns of its batch and nothing else, so that a million records need little memory.
 """
 
 import threading
@@ -13,11 +13,11 @@ from typing_extensions import override
 from rota import errors
 from rota.records import Headers
 
-# What a record takes beside its key and value, about, in a payload and in the buffer.
+# Approximate overhead of a record beside its key and value, in a payload and in the buffer.
 RECORD_BYTES = 12
 NO_OFFSET = -1
 
-# For all outcomes together: it is held for a few statements, and there may be millions of them.
+# One lock for all outcomes: it is held for a few statements, and there may be millions of outcomes.
 _CHANGING = threading.Lock()
 
 
@@ -53,7 +53,7 @@ class Outcome:
             self.base_offset = base_offset
             self.error = error
             self.done = True
-        # From here on nobody adds to these.
+        # From here on no callback is added.
         if self._event is not None:
             self._event.set()
         callbacks, self._callbacks = self._callbacks, None
@@ -61,7 +61,7 @@ class Outcome:
             callback(self)
 
     def when_done(self, callback: Callable[["Outcome"], None]) -> None:
-        """Call back once it is known: at once if it is; else in the thread that completes it."""
+        """Call back once the outcome is known: at once if it is; else in the thread that completes it."""
         with _CHANGING:
             if not self.done:
                 if self._callbacks is None:
@@ -82,7 +82,7 @@ class Outcome:
 
 
 class Batch(Outcome):
-    """Consecutive records of one partition. Who holds the accumulator's lock may add to it."""
+    """Consecutive records of one partition. Invariant: records are added under the accumulator's lock only."""
 
     __slots__ = ("created_s", "headers", "keys", "size", "values")
 
@@ -91,12 +91,12 @@ class Batch(Outcome):
         self.created_s = created_s
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] = []
-        # Of the few records that have some, by index.
+        # By index, of the few records that have headers.
         self.headers: dict[int, Headers] = {}
         self.size = 0
 
     def header_column(self) -> list[Headers] | None:
-        """The headers of all records; None when no record has any."""
+        """Return the headers of all records; None if no record has any."""
         if not self.headers:
             return None
         return [self.headers.get(index, ()) for index in range(len(self.values))]
@@ -104,5 +104,5 @@ class Batch(Outcome):
     @override
     def complete(self, base_offset: int, error: errors.RotaError | None = None) -> None:
         super().complete(base_offset, error)
-        # A future may be kept for long, and needs its timestamp only.
+        # The application may keep a future for long, and it needs its timestamp only.
         self.values, self.keys, self.headers = [], [], {}

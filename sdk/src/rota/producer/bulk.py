@@ -1,4 +1,4 @@
-"""Cuts a `send_many` into portions that go to one partition each. Pure; both producers on Rota's log use it."""
+"""Splits a `send_many` into chunks for one partition each. Pure; both producers on Rota's log use it."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from rota.producer.partitioner import hash_of
 
 Column = Sequence[bytes | None]
 CHUNK_RECORDS_MAX = 8192
-"""Records in a portion: others may send in between, and what does not fit is measured again."""
+"""Maximum number of records in a chunk: other threads may send in between, and records without room are measured again."""
 
 
 class Chunk(NamedTuple):
-    """Records for one partition; None: for any, because they have no keys."""
+    """Records for one partition; partition None means any, because the records have no keys."""
 
     partition: int | None
-    # Of the records, in what was given to `send_many`.
+    # Positions of the records in the input of `send_many`.
     positions: Sequence[int]
     values: Column
     keys: Column | None
@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
 
 
 def chunks(values: Column, keys: Column | None, partitions: int) -> Iterator[Chunk]:
-    """All records, in portions; the records of a partition stay in order."""
+    """Split all records into chunks; the records of a partition stay in order."""
     if keys is None:
         yield from _split(Chunk(None, range(len(values)), values, None))
         return

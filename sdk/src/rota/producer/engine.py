@@ -1,4 +1,4 @@
-"""The engine below `Producer`; implemented by `rota_blocking.py` and `kafka_engine.py`."""
+"""Engine interface of `Producer`; implemented by `rota_blocking.py` and `kafka_engine.py`."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from rota.records import Headers
 
 
 class Engine(Protocol):
-    """Every call may be made from any thread, and blocks up to `max_block_ms`."""
+    """Producer operations. Every call may be made from any thread, and blocks up to `max_block_ms`."""
 
     def send(
         self,
@@ -22,17 +22,17 @@ class Engine(Protocol):
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> SendFuture:
-        """Send a checked record."""
+        """Queue a validated record."""
         ...
 
     def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
-        """Hand over many, one by one."""
+        """Queue many records, one by one."""
         ...
 
     def send_many(
         self, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
     ) -> SentMany:
-        """Hand over many of one topic."""
+        """Queue many records of one topic."""
         ...
 
     def partitions_for(self, topic: str) -> int:
@@ -40,15 +40,15 @@ class Engine(Protocol):
         ...
 
     def flush(self, timeout_s: float | None) -> None:
-        """Wait until everything is decided."""
+        """Wait until all records have an outcome."""
         ...
 
     def close(self, timeout_s: float | None) -> None:
-        """Flush, and end."""
+        """Flush and close."""
         ...
 
     def init_transactions(self) -> None:
-        """Become the only producer of the transactional id."""
+        """Register the transactional id, fencing earlier producers of it."""
         ...
 
     def begin(self) -> None:
@@ -56,13 +56,13 @@ class Engine(Protocol):
         ...
 
     def commit(self) -> None:
-        """Commit it."""
+        """Commit the transaction."""
         ...
 
     def abort(self) -> None:
-        """Abort it."""
+        """Abort the transaction."""
         ...
 
     def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
-        """Make offsets part of it."""
+        """Add offsets to the transaction."""
         ...

@@ -1,8 +1,7 @@
 """
 Futures that `send` returns: partition, offset and timestamp of a record once it is sent.
 
-A future is a reference to a batch and an index in it. Threads wait for a `SendFuture`; in asyncio an `AsyncSendFuture`
-is awaited.
+A future refers to a batch and an index in it. Threads wait for a `SendFuture`; in asyncio an `AsyncSendFuture` is awaited.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ def metadata_of(batch: Outcome, index: int) -> RecordMetadata:
 def outcome(batch: Outcome, index: int) -> RecordMetadata:
     """Return the metadata of a record of a complete batch; raise the error if it was not sent."""
     if batch.error is not None:
-        # The records of a batch share their error: what an earlier `raise` hung on it is not of this one.
+        # The records of a batch share their error: drop the traceback of an earlier `raise`.
         raise batch.error.with_traceback(None)
     return metadata_of(batch, index)
 
@@ -46,7 +45,7 @@ class SendFuture:
 
     @property
     def batch_and_index(self) -> tuple[Outcome, int]:
-        """The batch and the index there; for those who make another kind of future of it."""
+        """The batch and the record's index there, from which another kind of future is created."""
         return self._batch, self._index
 
     def done(self) -> bool:
@@ -59,7 +58,7 @@ class SendFuture:
         return outcome(self._batch, self._index)
 
     def exception(self, timeout: float | None = None) -> errors.RotaError | None:
-        """Why the record was not sent; None when it was."""
+        """Return the error if the record was not sent; None if it was."""
         self._wait(timeout)
         return self._batch.error
 
@@ -143,7 +142,7 @@ class SentMany:
 
 
 def completion(batch: Outcome) -> asyncio.Future[None]:
-    """Done in this loop when the batch is, whichever thread completes it."""
+    """Return a future of this loop that is done when the batch is, whichever thread completes it."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
     if batch.done:
@@ -154,7 +153,7 @@ def completion(batch: Outcome) -> asyncio.Future[None]:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None]) -> None:
-    # In a loop that was closed meanwhile nobody waits any more.
+    # A loop that was closed meanwhile has no waiting task.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_settle, waiting)
 

@@ -1,8 +1,8 @@
 """
-A producer on Kafka: confluent-kafka (librdkafka) does the work, under Rota's names.
+Producer on Kafka, through confluent-kafka (librdkafka), with Rota's names.
 
-Imported only for a Kafka address. librdkafka batches, numbers and retries by itself; what is left is to translate
-settings, futures and errors.
+Imported only for a Kafka address. librdkafka batches, numbers and retries by itself; this engine translates settings,
+futures and errors.
 """
 
 import struct
@@ -32,17 +32,17 @@ except ImportError as error:
 from rota.producer.kafka_errors import error_from, error_in
 
 POLL_S = 0.1
-# Nobody has sent for so long: then the thread takes the deliveries.
+# Without a send for this long, the thread serves the deliveries.
 IDLE_S = 0.002
-# Else whoever sends does, this often.
+# Otherwise the sending threads do, at this interval.
 SENDS_PER_POLL = 128
 POLL_EVERY_MS = 5
 ANY_PARTITION = -1
 GROUP_METADATA_MAGIC = b"CGMDv2:"
-# librdkafka's purge can miss a record that is just being given to its partition, and then waits for it until it times
-# out. An abort that is asked for again goes on where it was, and purges anew.
+# librdkafka's purge can miss a record that is being queued to its partition, and then waits until it times
+# out. A repeated abort continues where it was, and purges again.
 ABORT_STEP_S = 1.0
-# A topic that was just made is not known to every broker yet.
+# Brokers may not know a new topic yet.
 PROPAGATION_S = 5.0
 KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] | None]
 
@@ -58,7 +58,7 @@ class KafkaEngine(Engine):
         self._on_batch = pipeline.batch_callback()
         self._partitions: dict[str, tuple[int, float]] = {}
         self._work = threading.Event()
-        # Of each thread: whether it is inside of a call that calls callbacks.
+        # Per thread: True inside a call that runs callbacks.
         self._here = threading.local()
         self._sent = 0
         self._poll_at_ms = 0
@@ -76,27 +76,28 @@ class KafkaEngine(Engine):
         seen = -1
         while not self._closed.is_set():
             if not len(self._producer):
-                # Errors of the connection come too.
+                # The callback also gets connection errors.
                 self._work.wait(POLL_S)
                 self._work.clear()
                 self._poll(0)
             elif seen == self._sent:
                 self._poll(IDLE_S)
             else:
-                # Who sends now also polls: to hand the interpreter over for each delivery would slow both down.
+                # Sending threads also poll: switching the interpreter for each delivery would slow both
+                # threads down.
                 seen = self._sent
                 self._closed.wait(IDLE_S)
         self._poll(0)
 
     def _poll(self, within_s: float) -> None:
-        # Not from a callback: it would be called by itself, deeper and deeper.
+        # Not from a callback: it would recurse.
         if self._in_callback():
             return
         try:
             with self._running_callbacks():
                 self._producer.poll(within_s)
         except KafkaException as error:
-            # What is wrong with the producer as a whole. Whoever calls it next is told.
+            # Fatal error of the producer, which the next call raises.
             self._error(error, self._address)
 
     @contextmanager
@@ -150,7 +151,7 @@ class KafkaEngine(Engine):
     def _put(self, record: PreparedRecord) -> Outcome:
         self._check_usable()
         timestamp_ms = self._clocks.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
-        # librdkafka has batches of its own, and tells of each record.
+        # librdkafka batches by itself, and reports each record.
         partition = ANY_PARTITION if record.partition is None else record.partition
         outcome = Outcome(record.topic, partition, [timestamp_ms])
         if self._on_batch is not None:
@@ -182,7 +183,7 @@ class KafkaEngine(Engine):
             raise self._error(error, record.topic) from error
 
     def _produce_when_possible(self, record: PreparedRecord, outcome: Outcome) -> None:
-        """Deliveries make room: take them until there is enough."""
+        """Queue a record; while librdkafka's queue is full, serve deliveries until there is room."""
         if self._in_callback():
             raise buffer_exhausted(0)
         deadline_s = self._clocks.monotonic_s() + self._max_block_s
@@ -271,12 +272,12 @@ class KafkaEngine(Engine):
                     self.abort()
                 self.flush(timeout_s)
         finally:
-            # What is left fails, and its futures say so: the thread polls once more when it ends.
+            # Remaining records fail, and so do their futures: the thread polls once more when it ends.
             self._producer.purge()
             self._closed.set()
             self._thread.join()
-            # Its threads and connections end with it, and our callbacks in it would keep it until the next collection of
-            # cycles; its own `close` waits for a broker that is gone.
+            # librdkafka's threads and connections end with the object, which our callbacks would keep alive
+            # until the next garbage collection of cycles; its own `close` waits for brokers that are gone.
             del self._producer
 
     # Transactions
@@ -345,12 +346,12 @@ class KafkaEngine(Engine):
 
 
 def config_of(address: str, options: Options, on_error: Callable[[KafkaError], None]) -> KafkaConfig:
-    """The settings under librdkafka's names; what the application says in `kafka_config` goes before."""
+    """Return the settings under librdkafka's names; the application's `kafka_config` takes precedence."""
     config: KafkaConfig = {
         "bootstrap.servers": address,
         "acks": options.acks,
         "enable.idempotence": options.idempotent,
-        # Kafka's own default for keys; librdkafka's would put them elsewhere.
+        # Kafka's default partitioner for keys; librdkafka's default chooses other partitions.
         "partitioner": "murmur2_random",
         "batch.size": options.batch_size,
         "linger.ms": options.linger_ms,

@@ -1,4 +1,4 @@
-"""Errors of confluent-kafka under Rota's names: the broker's by their numbers, librdkafka's own by what they mean."""
+"""Translate errors of confluent-kafka: the broker's by their codes, librdkafka's own by their meaning."""
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -34,7 +34,7 @@ def error_from(error: KafkaError, where: str) -> errors.RotaError:
     if kind is None and code >= 0:
         found = errors.error_of(code, where)
     else:
-        # A sentence of librdkafka's own: it knows what happened better than the name does.
+        # librdkafka's own text: more specific than the error's name.
         found = (kind or errors.RotaError).with_message(f"{where}: {error.str()}")
     found.retriable = error.retriable() or found.retriable
     found.fatal = error.fatal() or found.fatal
@@ -45,5 +45,5 @@ def error_from(error: KafkaError, where: str) -> errors.RotaError:
 
 
 def error_in(exception: KafkaException, where: str) -> errors.RotaError:
-    """The error that an exception carries."""
+    """Return the error that an exception carries."""
     return error_from(exception.args[0], where)

@@ -1,4 +1,4 @@
-"""The settings of a producer: names, defaults, and what does not go together. Read by both engines."""
+"""Settings of a producer: names, defaults, and rules between them. Read by both engines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 Acks = Literal[0, 1, "all", -1]
 Serializer = Callable[[str, object], bytes | None]
-"""Of topic and object: the bytes."""
+"""Function of topic and object; returns the bytes."""
 OnDelivery = Callable[[RecordMetadata, errors.RotaError | None], None]
-"""Of where the record lies (offset -1 if nowhere) and what went wrong."""
+"""Function of the record's metadata (offset -1 if it was not written) and the error, if any."""
 
 KIB = 1 << 10
 FOREVER = (1 << 31) - 1
 
 
 class Interceptor(Protocol):
-    """Sees every record on its way; both are called by the producer, and must not block."""
+    """Observes or changes every record. The producer calls both methods, which must not block."""
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-        """The record to send instead; called in the thread that sends."""
+        """Return the record to send instead; called in the thread that sends."""
         ...
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
@@ -64,43 +64,44 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Settings that go together."""
+    """All settings of a producer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
 
-    # 'all': flushed, survives a crash of the machine; 1: written, survives one of the process; 0: not waited for.
+    # 'all': flushed, survives a crash of the machine; 1: written, survives a crash of the process; 0: not
+    # awaited.
     acks: Acks = "all"
-    # No record twice, none out of order. None: as far as `acks` allows.
+    # Write no record twice, and none out of order. None: as far as `acks` allows.
     enable_idempotence: bool | None = None
     # A batch is sent once it is this large or `linger_ms` old.
     batch_size: int = 256 * KIB
     linger_ms: float = 5
-    # What waits to be sent, at most; `send` then waits up to `max_block_ms`, as it does for the topic's partitions.
+    # Limit of unsent bytes; `send` then waits up to `max_block_ms`, as it does for the topic's partitions.
     buffer_memory: int = 32 * KIB * KIB
     max_block_ms: float = 60_000
-    # The largest record.
+    # Maximum size of a record.
     max_request_size: int = KIB * KIB
-    # Requests under way together. A partition is part of one of them only.
+    # Maximum number of requests in flight. A partition is part of one of them only.
     max_in_flight: int = 5
-    # Attempts after the first, until `delivery_timeout_ms` is over.
+    # Attempts after the first one, within `delivery_timeout_ms`.
     retries: int = FOREVER
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
     request_timeout_ms: float = 30_000
     delivery_timeout_ms: float = 120_000
-    # How often to look whether topics have more partitions.
+    # Interval at which the number of partitions is refreshed.
     metadata_max_age_ms: float = 300_000
     partitioner: Partitioner | None = None
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
     interceptors: Sequence[Interceptor] = field(default_factory=tuple)
     on_delivery: OnDelivery | None = None
-    # With one, all records belong to transactions.
+    # Makes the producer transactional: all records belong to transactions.
     transactional_id: str = ""
     transaction_timeout_ms: int = 60_000
-    # Who coordinates the groups whose offsets are sent. `Rota` on a Kafka address is the shared engine.
+    # Coordinator of the groups whose offsets are sent. `Rota` on a Kafka address is the shared engine.
     coordination: Literal["Auto", "Kafka", "Rota"] = "Auto"
     # For rota:// addresses.
     credentials: "Credentials | None" = None
-    # For Kafka addresses: properties of librdkafka, such as those for TLS and SASL.
+    # For Kafka addresses: librdkafka properties, such as those for TLS and SASL.
     kafka_config: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
     @property
@@ -156,7 +157,7 @@ NAMES = frozenset(each.name for each in fields(Options))
 
 
 def options_of(settings: Settings) -> Options:
-    """The options; a setting that is not known is refused by name."""
+    """Build the options; raise InvalidArgument for an unknown setting."""
     for name in settings:
         if name not in NAMES:
             raise errors.InvalidArgument(f"unknown producer setting {name!r}: see rota.producer.options")

@@ -37,13 +37,13 @@ class SendPipeline:
         self._value_serializer = options.value_serializer
         self._partitioner = options.partitioner
         self._on_delivery = options.on_delivery
-        # Whether `prepare` does more than to check.
+        # True if `prepare` does more than validate.
         self.is_needed = bool(
             self._interceptors or self._key_serializer or self._value_serializer or self._partitioner
         )
 
     def prepare(self, record: OutgoingRecord, partitions: Callable[[str], int]) -> PreparedRecord:
-        """The record with everything done to it; `partitions` gives how many a topic has."""
+        """Prepare a record: interceptors, serializers, partitioner. `partitions` returns the number of a topic's partitions."""
         for interceptor in self._interceptors:
             record = interceptor.on_send(record)
         topic = record.topic
@@ -73,7 +73,7 @@ class SendPipeline:
 
 
 def check(value: object, key: object, timestamp_ms: int | None, headers: Headers | None) -> None:
-    """Refuse what no engine can send, where the application's stack shows who gave it."""
+    """Raise InvalidArgument for a record that no engine can send, in the application's own call."""
     as_bytes(value, "value")
     as_bytes(key, "key")
     if timestamp_ms is not None and not 0 <= timestamp_ms <= TIMESTAMP_MAX:

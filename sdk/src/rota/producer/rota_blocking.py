@@ -1,4 +1,4 @@
-"""A `RotaEngine` for threads: sends go into the accumulator from where they are made, all else onto the loop."""
+"""A `RotaEngine` for threads: sends append to the accumulator in the caller's thread, all other calls run on the loop."""
 
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -22,7 +22,7 @@ from rota.producer.rota_engine import RotaEngine
 from rota.records import Headers
 
 Result = TypeVar("Result")
-# What the loop does within `max_block_ms` is awaited a little longer, so that its own words arrive.
+# The loop enforces `max_block_ms`; the thread waits a little longer, to raise the loop's own error.
 GRACE_S = 5.0
 
 
@@ -80,7 +80,7 @@ class BlockingRotaEngine(Engine):
         return SentMany(len(values), parts)
 
     def _append_when_possible(self, topic: str, put: Callable[[], Result]) -> Result:
-        """Put it in, once the topic is known and there is room."""
+        """Append once the topic's partitions are known and there is room."""
         deadline_s = self._clock() + self._max_block_s
         while True:
             try:
@@ -120,7 +120,7 @@ class BlockingRotaEngine(Engine):
 
     @override
     def commit(self) -> None:
-        # A flush and an end, each with its own time.
+        # Time limits of a flush and of a close.
         self._run(self._engine.commit(), self._max_block_s)
 
     @override

@@ -1,7 +1,7 @@
 """
-A producer on a Rota log: everything of it that runs on an event loop.
+Producer on a Rota log: the part that runs on an event loop.
 
-`AsyncProducer` runs it on the application's loop, `Producer` on the background one. The accumulator alone is used from
+`AsyncProducer` runs it on the application's loop, `Producer` on the background loop. Only the accumulator is used from
 other threads.
 """
 
@@ -25,7 +25,7 @@ from rota_proto.log.v1 import log_pb2 as pb
 
 BATCH_BYTES_MAX = 1 << 20
 REQUEST_BYTES_MAX = 2 << 20
-"""Of the batches in one request, up to one batch more; a message has 4 MiB at most."""
+"""Size of the batches in one request, exceeded by up to one batch; a message has at most 4 MiB."""
 
 log = logging.getLogger("rota.producer")
 
@@ -41,11 +41,11 @@ FATAL = (
     errors.AuthenticationFailed,
     errors.InvalidProducerIdMapping,
 )
-"""As in Kafka: after one of these a transactional producer has no way on."""
+"""Fatal errors of a transactional producer, as in Kafka."""
 
 
 class RotaEngine:
-    """Sends, and knows the transaction. To be made on a running loop."""
+    """Sends records, and holds the transaction's state. Created on a running event loop."""
 
     def __init__(self, address: str, options: Options, clocks: Clocks) -> None:
         self._options = options
@@ -57,7 +57,7 @@ class RotaEngine:
         self._sender.on_failure = self._on_batch_failure
         self.transaction = TransactionState()
         self._identity = NO_IDENTITY
-        # Whether the log may know of the open transaction.
+        # True if the log may know of the open transaction.
         self._is_registered = False
         self._identifying = asyncio.Lock()
         self._topics: set[str] = set()
@@ -73,7 +73,7 @@ class RotaEngine:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
-        # Neither ever returns: something is wrong with this program, and nobody must wait for it in vain.
+        # Neither task ever returns: an exception is a bug, and no caller may wait for it in vain.
         log.critical("the producer failed unexpectedly", exc_info=task.exception())
         error = errors.RotaError.with_message(
             f"the producer failed unexpectedly, close it and see the log: {task.exception()!r}"
@@ -95,7 +95,7 @@ class RotaEngine:
     # Topics
 
     async def load_partitions(self, topic: str) -> int:
-        """Fetch the number of partitions of a topic, and remember it for sends."""
+        """Fetch the number of partitions of a topic, and cache it for sends."""
         deadline_s = self._clock() + self._options.max_block_ms / 1000
 
         async def ask() -> int:
@@ -114,14 +114,14 @@ class RotaEngine:
         return count
 
     async def _follow_topics(self) -> None:
-        """Learn of partitions that topics are given."""
+        """Refresh the partition counts of the topics in use."""
         while True:
             await asyncio.sleep(self._options.metadata_max_age_ms / 1000)
             for topic in tuple(self._topics):
                 try:
                     await self.load_partitions(topic)
                 except errors.RotaError:
-                    # `send` asks again, and says what is wrong.
+                    # `send` requests it again, and raises the error.
                     self._forget_topic(topic)
 
     def _forget_topic(self, topic: str) -> None:
@@ -138,7 +138,7 @@ class RotaEngine:
             return NO_IDENTITY
         async with self._identifying:
             if self._identity in (NO_IDENTITY, abandoned):
-                # The caller gives up in time.
+                # The caller has a timeout of its own.
                 self._identity = await self._initialized(float("inf"))
         return self._identity
 
@@ -157,7 +157,7 @@ class RotaEngine:
     # Waiting
 
     async def flush(self, timeout_s: float | None) -> None:
-        """Wait until all that was sent so far is decided."""
+        """Wait until all records that were sent so far have an outcome."""
         batches = self.accumulator.incomplete(close=True)
         try:
             async with asyncio.timeout(timeout_s):
@@ -170,7 +170,7 @@ class RotaEngine:
             ) from None
 
     async def close(self, timeout_s: float | None) -> None:
-        """Send what waits, as far as there is time; then end."""
+        """Send the waiting records within the timeout, then close."""
         try:
             if self.transaction.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 await self._abort_on_close(timeout_s)
@@ -189,13 +189,13 @@ class RotaEngine:
         try:
             await asyncio.wait_for(self.abort(), timeout_s)
         except (errors.RotaError, TimeoutError) as error:
-            # It was not to count, and will not: the server aborts it when its time is up.
+            # The transaction was to be aborted, and will be: the server aborts it after its timeout.
             log.warning("the transaction that was open at close could not be aborted: %s", error)
 
     # Transactions
 
     async def init_transactions(self) -> None:
-        """Become the only producer of the transactional id."""
+        """Register the transactional id, fencing earlier producers of it."""
         self.transaction.apply(Operation.INITIALIZE)
         try:
             self._identity = await self._initialized(self._block_deadline())
@@ -211,7 +211,7 @@ class RotaEngine:
         self.accumulator.refusal = None
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
-        """Make a group's offsets part of the transaction."""
+        """Add a group's offsets to the transaction."""
         self.transaction.check(Operation.SEND_OFFSETS)
         deadline_s = self._block_deadline()
         self._is_registered = True
@@ -269,7 +269,7 @@ class RotaEngine:
             await self.flush(self._options.max_block_ms / 1000)
         except errors.TimedOut as error:
             raise _undecided_commit(error) from error
-        # What failed meanwhile has spoiled it.
+        # A record that failed meanwhile has failed the transaction.
         self.transaction.apply(Operation.COMMIT)
         await self._end(commit=True, deadline_s=deadline_s)
 
@@ -277,7 +277,7 @@ class RotaEngine:
         """Abort the transaction."""
         self.transaction.apply(Operation.ABORT)
         self._refuse_sends()
-        # What is under way and arrives late is refused: the abort raises the epoch.
+        # Requests in flight that arrive late are rejected: the abort increases the epoch.
         await self._sender.interrupt(
             errors.TransactionAborted("the transaction was aborted before the record was sent")
         )
@@ -290,7 +290,7 @@ class RotaEngine:
                     lambda: self._request_end(commit, deadline_s), deadline_s=deadline_s, clock=self._clock
                 )
             except errors.RotaError as error:
-                # After a lost answer nobody knows the outcome: the same end is asked for again, and nothing else.
+                # After a lost answer the outcome is unknown: only the same end is requested again.
                 if error.retriable and commit:
                     raise _undecided_commit(error) from error
                 if not error.retriable:
@@ -308,7 +308,8 @@ class RotaEngine:
         )
         response = await self._call(self._connection.log.EndTransaction, request, deadline_s)
         if response.producer_id > 0:
-            # Also beside an error: then it was aborted instead, and the abort to come is one of the next epoch.
+            # Also with an error: the transaction was aborted instead, and the following abort is in the next
+            # epoch.
             self._identity = Identity(
                 response.producer_id, response.producer_epoch, self._options.transactional_id
             )
@@ -320,7 +321,7 @@ class RotaEngine:
         )
 
     def _on_batch_failure(self, error: errors.RotaError) -> None:
-        """A batch was not written."""
+        """Fail the transaction, because a batch was not written."""
         if isinstance(error, errors.UnknownTopicOrPartition):
             for topic in tuple(self._topics):
                 self._forget_topic(topic)

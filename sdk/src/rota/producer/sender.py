@@ -1,8 +1,8 @@
 """
-Takes batches from the accumulator, sends them to a Rota log, and decides what becomes of them.
+Sends batches: takes them from the accumulator, sends them to a Rota log, and completes them with their outcome.
 
-Runs on one event loop. A partition is part of one request at a time, which keeps its order whatever is lost or late;
-up to `max_in_flight` requests for different partitions are under way together.
+Runs on one event loop. Invariant: a partition is part of one request at a time, which keeps its order when answers are lost
+or late; up to `max_in_flight` requests for different partitions are in flight together.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from rota_proto.log.columns import CODEC, Columns, pack
 from rota_proto.log.v1 import log_pb2 as pb
 
 Taken = Sequence[tuple[Queue, list[Batch]]]
-"""What one request is to bring: for each partition its batches, in order."""
+"""Content of one request: the batches of each partition, in order."""
 
-# How often to look for batches whose time is over.
+# Interval of the search for expired batches.
 EXPIRY_CHECK_S = 0.5
 
 log = logging.getLogger("rota.producer")
@@ -51,7 +51,7 @@ class SenderConfig:
 
 @dataclass(slots=True, eq=False)
 class PartitionData:
-    """The batches of one partition in a request; sent again as they are until they are decided."""
+    """The batches of one partition in a request; retried unchanged until they have an outcome."""
 
     queue: Queue
     batches: Sequence[Batch]
@@ -59,7 +59,7 @@ class PartitionData:
     first: int
     message: pb.ProduceRequest.Partition
     attempts: int = 0
-    # The log refused it for its numbers: they and its identity are to be made anew.
+    # The log rejected its sequence numbers: they and the identity are renewed.
     refused: bool = False
 
     @property
@@ -69,7 +69,7 @@ class PartitionData:
 
 
 class Sender:
-    """The one that sends for a producer."""
+    """The sender of one producer."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Sender:
         clocks: Clocks,
         identify: Callable[[Identity], Awaitable[Identity]],
     ) -> None:
-        """`identify` gives who to send as: another one than the given, if that one is given up."""
+        """Create a sender; `identify` returns the identity to send with, a new one if the given identity was abandoned."""
         self._connection = connection
         self._accumulator = accumulator
         self._config = config
@@ -90,7 +90,7 @@ class Sender:
         self._woken = asyncio.Event()
         self._requests: dict[asyncio.Task[None], Taken] = {}
         self._interruption: errors.RotaError | None = None
-        # Told of every batch that failed; a transaction must know.
+        # Called with every failed batch, which fails the transaction.
         self.on_failure: Callable[[errors.RotaError], None] | None = None
 
     def wake(self) -> None:
@@ -129,16 +129,17 @@ class Sender:
         request.add_done_callback(self._ended)
 
     def _ended(self, request: asyncio.Task[None]) -> None:
-        # Here, and not at the end of the task: one that is cancelled before its first step has no end.
+        # Here, and not at the end of the task: a task that is cancelled before its first step never runs its
+        # end.
         taken = self._requests.pop(request)
         error = self._failure_of(request)
-        # Those that are decided by now stay as they are.
+        # Batches with an outcome keep it.
         self._fail((batch for _, batches in taken for batch in batches), error)
         self._accumulator.release(queue for queue, _ in taken)
         self._woken.set()
 
     def _failure_of(self, request: asyncio.Task[None]) -> errors.RotaError:
-        """Why what a request has not decided is not sent."""
+        """Return the error for batches that a request left without an outcome."""
         unforeseen = errors.UnknownServerError("the producer failed to send the records")
         if request.cancelled():
             return self._interruption or unforeseen
@@ -150,7 +151,7 @@ class Sender:
         return unforeseen
 
     async def _send(self, taken: Taken) -> None:
-        """Send until every batch is decided."""
+        """Send until every batch has an outcome."""
         identity: Identity | None = None
         while identity is None:
             taken = [(queue, batches) for queue, batches in taken if not self._is_expired(batches)]
@@ -176,7 +177,7 @@ class Sender:
         if self._left_s(batches) > 0:
             return False
         if data is not None and data.attempts:
-            # They may be in the log all the same: the next records cannot take their numbers.
+            # They may be in the log: the next records cannot reuse their numbers.
             self._abandon_identity(data)
         self._fail(batches, self._timeout_error())
         return True
@@ -223,7 +224,7 @@ class Sender:
         )
 
     async def _renewed(self, data: PartitionData) -> PartitionData:
-        """The piece as it is to be sent again: as it was, unless its numbers were refused."""
+        """Return the data for the next attempt: unchanged, unless the log rejected its sequence numbers."""
         identity = await self._identity(self._left_s(data.batches)) if data.refused else None
         if identity is None:
             return data
@@ -232,7 +233,7 @@ class Sender:
         return renewed
 
     async def _attempt(self, partitions: Sequence[PartitionData], within_s: float) -> list[PartitionData]:
-        """Send once; the pieces that are to be sent again."""
+        """Send once; return the data to retry."""
         request = pb.ProduceRequest(
             partitions=[data.message for data in partitions],
             acks=self._config.acks,
@@ -251,7 +252,7 @@ class Sender:
         return [data for data in partitions if self._needs_retry(data, *_outcome(data, answers))]
 
     def _needs_retry(self, data: PartitionData, offset: int, error: errors.RotaError | None) -> bool:
-        """Settle what an answer settles; whether the piece is to be sent again."""
+        """Complete the batches that have an outcome in this response; return True if the data must be retried."""
         if self._config.acks == pb.ACKS_NONE:
             return False
         match attempt_result(error, data.identity):
@@ -270,7 +271,7 @@ class Sender:
             case _:
                 assert error is not None
                 if error.retriable:
-                    # It may be in the log all the same: the next records cannot take its numbers.
+                    # It may be in the log: the next records cannot reuse its numbers.
                     self._abandon_identity(data)
                 self._fail(data.batches, error)
                 return False
@@ -300,7 +301,7 @@ class Sender:
             self.on_failure(error)
 
     async def interrupt(self, error: errors.RotaError) -> None:
-        """Nothing that is not decided yet is sent any more: it fails with this error, whether the log has it or not."""
+        """Fail all batches without an outcome with this error, whether or not they are in the log."""
         for request in tuple(self._requests):
             request.cancel()
         self._interruption = error

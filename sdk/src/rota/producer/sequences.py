@@ -1,8 +1,8 @@
 """
 Sequence numbers of batches, by which the log detects duplicates, and the meaning of each answer for its batch.
 
-Pure. A partition has one request under way at most, so a number is only ever in doubt for that one: it is sent again
-under the same numbers until its outcome is known, or its producer id is given up.
+Pure. A partition has at most one request in flight, so only its numbers can be in doubt: it is retried under the same
+numbers until its outcome is known, or its producer id is abandoned.
 """
 
 import enum
@@ -24,7 +24,7 @@ class Identity(NamedTuple):
 
 
 NO_IDENTITY = Identity(NO_PRODUCER, NO_PRODUCER)
-"""Of producers without idempotence."""
+"""Identity of producers without idempotence."""
 
 
 class Sequences:
@@ -35,7 +35,7 @@ class Sequences:
         self._next: dict[Queue, int] = {}
 
     def first(self, queue: Queue, identity: Identity) -> int:
-        """The number of the next record of a partition; with another identity they begin anew."""
+        """Return the next sequence number of a partition; a new identity starts at 0."""
         if identity != self._identity:
             self._identity = identity
             self._next.clear()
@@ -51,10 +51,10 @@ class AttemptResult(enum.Enum):
     """Result of one attempt to write batches."""
 
     WRITTEN = enum.auto()
-    # They are in the log since an earlier attempt; where is forgotten.
+    # In the log since an earlier attempt; the offset is no longer known.
     ALREADY_WRITTEN = enum.auto()
     RETRY = enum.auto()
-    # Again, as another producer: the log has numbers of this one that do not go together, and refused the batches.
+    # Retry as another producer: the log has numbers of this one that do not fit, and rejected the batches.
     RETRY_WITH_NEW_IDENTITY = enum.auto()
     FAILED = enum.auto()
 

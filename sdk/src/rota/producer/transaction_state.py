@@ -1,8 +1,7 @@
 """
 State machine of a transactional producer, with the states of Kafka's TransactionManager. Pure; called by `rota_engine.py`.
 
-As in Kafka's own producer: an error that spoils the transaction leaves abort as the only way on, one that spoils the
-producer leaves none.
+As in Kafka's own producer: after an abortable error only abort is allowed, after a fatal error nothing is.
 """
 
 import enum
@@ -39,13 +38,13 @@ class Operation(enum.Enum):
 
 
 NEXT: dict[Operation, dict[State, State]] = {
-    # Again, where the outcome of the first call is not known.
+    # Repeated if the outcome of the first call is unknown.
     Operation.INITIALIZE: {State.UNINITIALIZED: State.INITIALIZING, State.INITIALIZING: State.INITIALIZING},
     Operation.INITIALIZED: {State.INITIALIZING: State.READY},
     Operation.BEGIN: {State.READY: State.IN_TRANSACTION},
     Operation.SEND: {State.IN_TRANSACTION: State.IN_TRANSACTION},
     Operation.SEND_OFFSETS: {State.IN_TRANSACTION: State.IN_TRANSACTION},
-    # Again too: whether a commit took place must be asked in the same words.
+    # Repeated: an undecided commit is only resolved by the same request.
     Operation.COMMIT: {State.IN_TRANSACTION: State.COMMITTING, State.COMMITTING: State.COMMITTING},
     Operation.ABORT: {
         State.IN_TRANSACTION: State.ABORTING,
@@ -53,7 +52,7 @@ NEXT: dict[Operation, dict[State, State]] = {
         State.ABORTING: State.ABORTING,
     },
     Operation.COMPLETED: {State.COMMITTING: State.READY, State.ABORTING: State.READY},
-    # What fails while it aborts was not to count anyway.
+    # Failures during an abort concern records that are discarded anyway.
     Operation.FAIL_TRANSACTION: {
         State.IN_TRANSACTION: State.ABORTABLE_ERROR,
         State.COMMITTING: State.ABORTABLE_ERROR,
@@ -63,22 +62,22 @@ NEXT: dict[Operation, dict[State, State]] = {
     },
     Operation.FAIL_PRODUCER: dict.fromkeys(State, State.FATAL_ERROR),
 }
-"""A step that is not here for a state is refused in it."""
+"""The next state, by operation and state. An operation without an entry for a state is not allowed there."""
 
 UNCHECKED = {Operation.FAIL_TRANSACTION, Operation.INITIALIZED, Operation.COMPLETED}
-"""They tell of what happened: where they fit no more, nothing changes."""
+"""Operations that report an event: without an entry for the state they change nothing."""
 
 
 class TransactionState:
-    """The state of one producer."""
+    """The state of one producer. Invariant: `error` is set in the failed states."""
 
     def __init__(self) -> None:
         self.state = State.UNINITIALIZED
-        # Why it is spoiled or dead.
+        # The error that failed the transaction or the producer.
         self.error: errors.RotaError | None = None
 
     def apply(self, operation: Operation, error: errors.RotaError | None = None) -> None:
-        """Go on by a step; raises where it does not fit."""
+        """Perform an operation; raise if the state does not allow it."""
         if self.state is State.FATAL_ERROR:
             if operation in UNCHECKED or operation is Operation.FAIL_PRODUCER:
                 return
@@ -97,7 +96,7 @@ class TransactionState:
         self.state = to
 
     def check(self, operation: Operation) -> None:
-        """Raise where the step would not fit."""
+        """Raise if the state does not allow the operation."""
         if self.state is State.FATAL_ERROR:
             raise self._fatal_error()
         if self.state not in NEXT[operation]:

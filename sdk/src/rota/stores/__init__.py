@@ -1,8 +1,8 @@
 """
-Results and offsets in one transaction of the application's own database: exactly once, whatever stops or comes late.
+Results and offsets in one transaction of the application's own database: exactly-once processing under crashes and
+late members.
 
-`SqlStore` is the way in; `AsyncSqlStore` is the same over psycopg's asynchronous connection. docs/guide/stores.md
-tells the story.
+`SqlStore` is the public class; `AsyncSqlStore` is the same over psycopg's asynchronous connection. See docs/guide/stores.md.
 """
 
 from rota.stores.asynchronous import AsyncSqlStore, AsyncTransaction

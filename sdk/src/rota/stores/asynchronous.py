@@ -25,20 +25,20 @@ class AsyncTransaction(Batch):
         self._store = store
 
     async def set_if_absent(self, key: str, *, expires_in_seconds: float | None = None) -> bool:
-        """Claim a key for this group; whether it was free. It is free again if the transaction is not kept."""
+        """Claim a key for this group; return whether it was free. It is free again if the transaction is not committed."""
         return bool(await self.set_each_if_absent([key], expires_in_seconds=expires_in_seconds))
 
     async def set_each_if_absent(
         self, wanted: Iterable[str], *, expires_in_seconds: float | None = None
     ) -> set[str]:
-        """Claim many keys at once; gives those that were free."""
+        """Claim many keys at once; return those that were free."""
         self.check_open()
         await self._store.check_same_transaction(self.group_id)
         return await self._store.run(keys.claim(self.tables, self.group_id, wanted, expires_in_seconds))
 
 
 class AsyncSqlStore:
-    """`SqlStore` for `psycopg.AsyncConnection`; the reasons for everything stand there."""
+    """`SqlStore` for `psycopg.AsyncConnection`; see there for the reasons of each step."""
 
     def __init__(
         self, connection: object, *, prefix: str = "rota_", idle_timeout_ms: int = IDLE_TIMEOUT_MS
@@ -60,7 +60,7 @@ class AsyncSqlStore:
 
     @asynccontextmanager
     async def transaction(self, tenure: Tenure) -> AsyncIterator[AsyncTransaction]:
-        """A block whose results and offsets are kept together, or not at all."""
+        """Open a block whose results and offsets are committed together, or not at all."""
         if self._current is not None:
             raise StoreError(
                 f"a transaction of group {self._current.group_id} is open on this connection: leave its block first"
@@ -84,19 +84,19 @@ class AsyncSqlStore:
         batch.on_committed()
 
     async def restore(self, snapshots: Snapshots, tenure: Tenure, partition: Partition) -> dict[bytes, bytes]:
-        """The state of a partition as its last transaction left it."""
+        """Restore the state of a partition as of its last transaction."""
         return await self._in_transaction(snapshots.restored(self.tables, tenure, partition))
 
     async def stored_offsets(self, group_id: str) -> dict[Partition, int]:
-        """The offsets of a group, for those who look on."""
+        """Return the stored offsets of a group, for monitoring."""
         return await self._in_transaction(flows.stored_offsets(self.tables, group_id))
 
     async def prune_keys(self, limit: int = 10_000) -> int:
-        """Forget keys that have expired, at most `limit`; gives how many."""
+        """Delete expired keys, at most `limit`; return their number."""
         return await self._in_transaction(keys.prune(self.tables, limit))
 
     async def run(self, flow: Flow[T]) -> T:
-        """Perform a flow in the transaction that is open."""
+        """Perform a flow in the open transaction."""
         try:
             statement = next(flow)
             while True:
@@ -106,7 +106,7 @@ class AsyncSqlStore:
             return result
 
     async def check_same_transaction(self, group_id: str) -> None:
-        """The transaction that began with the block is still the one that is open."""
+        """Raise TransactionLost unless the block's own transaction is still open."""
         await self._check_savepoint(group_id)
         await self._execute(Statement(f"SAVEPOINT {SAVEPOINT}"))
 
@@ -137,7 +137,7 @@ class AsyncSqlStore:
             await self._execute(Statement("BEGIN"))
 
     async def _commit(self) -> None:
-        # Also ends what began by a word of ours.
+        # Also ends a transaction that the store began itself.
         await self._connection.commit()
 
     async def _rollback(self, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""A tenure, and what one transaction of it is to keep: decided here, performed by the stores."""
+"""A tenure, and the offsets and state of one transaction of it. Pure; the stores perform the writes."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from rota.stores.errors import NotAssigned, Partition, StoreError
 from rota.stores.flows import Flow, Save, check_owner, save_offsets
 from rota.stores.tables import Tables
 
-# Kafka's limit, so that what is stored here can be committed there.
+# Kafka's limit, so that stored offsets can be committed there.
 METADATA_LENGTH_MAX = 4_096
 
 
@@ -17,9 +17,8 @@ class Tenure:
     """
     The partitions that a member received in one generation, with the fence raised for them.
 
-    `positions` says where to go on reading; None where the store has no offset yet, and the group's own offset or the
-    reset policy counts. It follows the commits of this tenure. It is not to be shared by threads that save offsets of
-    the same partition.
+    `positions` has the next offset to read; None where the store has no offset yet, and the group's own offset or the reset
+    policy applies. It follows the commits of this tenure. Threads that save offsets of the same partition must not share it.
     """
 
     group: GroupMetadata
@@ -43,10 +42,10 @@ class Batch:
 
     def save(self, offsets: Offsets, *, rewind: bool = False) -> None:
         """
-        Keep these offsets, each the next one to read, with the results of this block.
+        Store these offsets, each the next one to read, with the results of this block.
 
-        An offset below the stored one is refused unless `rewind` says that records are to be done again. With
-        `rota.OffsetAndMetadata` a text is kept beside it; its leader epoch is not.
+        An offset below the stored one is refused unless `rewind` allows records to be processed again. The metadata of
+        `rota.OffsetAndMetadata` is stored too; its leader epoch is not.
         """
         self.check_open()
         for (topic, index), given in offsets.items():
@@ -62,24 +61,24 @@ class Batch:
             self._saves[topic, index] = Save(offset, metadata, rewind)
 
     def write_after_check(self, partition: Partition, flow: Flow[None]) -> None:
-        """Run this behind the check of the fence: a late owner does not get so far."""
+        """Run this after the check of the fence: a late owner does not reach it."""
         self.check_open()
         self.include(partition)
         self._written_after_check.append(flow)
 
     def include(self, partition: Partition) -> None:
-        """The batch counts only if this partition is still its owner's."""
+        """Require that this partition is still the owner's when the batch is committed."""
         topic, index = partition
         if (topic, index) not in self.tenure.positions:
             raise NotAssigned(self.group_id, partition)
         self._included.add((topic, index))
 
     def fenced_partitions(self) -> set[Partition]:
-        """Whose fence is looked at: the partitions of which something is kept, or all when none is named."""
+        """Return the partitions whose fence is checked: those with offsets or state, or all if there are none."""
         return self._included or set(self.tenure.positions)
 
     def save_offsets(self) -> Flow[None]:
-        """Write offsets and state after the application's own results, behind the check of the fence."""
+        """Write offsets and state after the application's own results and the check of the fence."""
         yield from save_offsets(
             self.tables, self.tenure.group, self.tenure.positions, self._saves, self.fenced_partitions()
         )
@@ -91,11 +90,11 @@ class Batch:
         return check_owner(self.tables, self.tenure.group, self.fenced_partitions())
 
     def on_committed(self) -> None:
-        """The positions of the tenure are those in the store again."""
+        """Update the positions of the tenure to those in the store."""
         self.tenure.positions.update({partition: save.offset for partition, save in self._saves.items()})
 
     def check_open(self) -> None:
-        """Its block has not ended."""
+        """Raise if the block has ended."""
         if not self.is_open:
             raise StoreError(
                 f"this transaction of group {self.group_id} has ended: call its methods inside its block"

@@ -1,7 +1,7 @@
 """
-The application's connection, whatever it is: a DB-API driver's, apsw's, or SQLAlchemy's.
+Adapters of the application's database connection: of a DB-API driver, apsw, or SQLAlchemy.
 
-None of them is imported: they are known by what they are called and what they can do.
+No driver is imported: connections are recognized by their module names and attributes.
 """
 
 import sys
@@ -13,7 +13,7 @@ from rota.stores.errors import StoreError
 from rota.stores.flows import Flow, Rows, Statement
 from rota.stores.tables import Dialect
 
-# Modules of drivers, by the dialect that their databases speak.
+# Modules of drivers, by SQL dialect.
 DRIVERS = {
     "sqlite3": Dialect.SQLITE,
     "apsw": Dialect.SQLITE,
@@ -21,7 +21,7 @@ DRIVERS = {
     "psycopg2": Dialect.POSTGRESQL,
     "pg8000": Dialect.POSTGRESQL,
 }
-# libpq's states of a connection with a transaction: a statement runs, waits for the next one, has failed.
+# libpq's states of a connection with a transaction: active, idle in transaction, failed.
 LIBPQ_OPEN = (1, 2, 3)
 PARAMSTYLES = ("qmark", "numeric", "named", "format", "pyformat")
 BEGIN = {Dialect.SQLITE: "BEGIN IMMEDIATE", Dialect.POSTGRESQL: "BEGIN"}
@@ -34,7 +34,7 @@ class Connection(Protocol):
     dialect: Dialect
 
     def begin(self, *, read_only: bool = False) -> None:
-        """Begin a transaction; refused when one is open."""
+        """Begin a transaction; raise if one is open."""
         ...
 
     def execute(self, statement: Statement) -> Rows: ...
@@ -45,7 +45,7 @@ class Connection(Protocol):
 
 
 class DbApi:
-    """A connection after PEP 249; apsw's, too, which has cursors and no more of it."""
+    """A PEP 249 connection; apsw's too, of which only cursors are used."""
 
     def __init__(self, connection: object, dialect: Dialect, paramstyle: str) -> None:
         self.dialect = dialect
@@ -79,7 +79,7 @@ class DbApi:
 
     def _begins_explicitly(self) -> bool:
         """Return whether transactions need an explicit BEGIN, as the driver sends none before the first statement."""
-        # sqlite3 has three ways, of which only one begins by itself before whatever statement comes.
+        # sqlite3 has three modes, of which only one begins a transaction before every statement.
         autocommit = getattr(self._connection, "autocommit", None)
         return autocommit is not False if self.dialect is Dialect.SQLITE else autocommit is True
 
@@ -88,7 +88,7 @@ class DbApi:
 
 
 class SqlAlchemy:
-    """A connection of SQLAlchemy, from version 2 on; text goes to the driver as it is."""
+    """A connection of SQLAlchemy 2 or later; SQL text goes to the driver unchanged."""
 
     def __init__(self, connection: object, dialect: Dialect | None) -> None:
         self._connection = cast("Any", connection)
@@ -98,7 +98,7 @@ class SqlAlchemy:
     def begin(self, *, read_only: bool = False) -> None:
         check_no_open_transaction(self._connection.in_transaction())
         self._connection.begin()
-        # SQLAlchemy leaves the beginning to sqlite3, which leaves it to the first write.
+        # SQLAlchemy leaves BEGIN to sqlite3, which sends it before the first write only.
         begun = self.dialect is not Dialect.SQLITE or self._connection.connection.in_transaction
         if not begun and not read_only:
             self.execute(Statement(BEGIN[self.dialect]))
@@ -115,12 +115,12 @@ class SqlAlchemy:
 
 
 def connected(connection: object, dialect: Dialect | None, paramstyle: str | None) -> Connection:
-    """The connection as a store uses it."""
+    """Wrap the application's connection."""
     if hasattr(connection, "exec_driver_sql"):
         return SqlAlchemy(connection, dialect)
     dialect = dialect or known_dialect(driver_name(connection))
     paramstyle = paramstyle or getattr(sys.modules.get(driver_name(connection)), "paramstyle", None)
-    # apsw names none: it takes SQLite's own.
+    # apsw declares no paramstyle: it takes SQLite's own.
     paramstyle = paramstyle or ("qmark" if dialect is Dialect.SQLITE else None)
     if paramstyle not in PARAMSTYLES:
         raise StoreError(
@@ -131,13 +131,13 @@ def connected(connection: object, dialect: Dialect | None, paramstyle: str | Non
 
 
 def driver_name(connection: object) -> str:
-    """The package that the connection's class, or one that it was derived from, comes from."""
+    """Return the package of the connection's class, or of one of its base classes."""
     packages = [each.__module__.partition(".")[0] for each in type(connection).__mro__]
     return next((package for package in packages if package in DRIVERS), packages[0])
 
 
 def known_dialect(name: str) -> Dialect:
-    """The dialect that a driver or SQLAlchemy calls so."""
+    """Return the SQL dialect of a driver's or SQLAlchemy's name."""
     known = {**DRIVERS, **{dialect.value: dialect for dialect in Dialect}}
     if name not in known:
         raise StoreError(
@@ -158,7 +158,7 @@ def has_open_transaction(connection: object) -> bool | None:
 
 
 def check_no_open_transaction(is_open: bool | None) -> None:
-    """A batch is a transaction of its own."""
+    """Raise if a transaction is open: a batch needs a transaction of its own."""
     if is_open:
         raise StoreError(
             "a transaction is already open on this connection, and would end with the batch: commit it or roll it "
@@ -178,7 +178,7 @@ def rendered(statement: Statement, paramstyle: str) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=1024)
 def marked(sql: str, paramstyle: str) -> str:
-    """SQL with each `?` in the driver's way. Our SQL has neither `?` nor `%` for anything else."""
+    """Replace each `?` by the driver's placeholder. Rota's SQL has neither `?` nor `%` for other purposes."""
     first, *rest = sql.split("?")
     return first + "".join(
         mark + part for mark, part in zip(_marks(paramstyle, len(rest)), rest, strict=True)
@@ -201,12 +201,12 @@ def _marks(paramstyle: str, count: int) -> Iterator[str]:
 
 
 def as_tuples(rows: Sequence[Any]) -> Rows:
-    """Rows by position, also from a connection whose rows are mappings."""
+    """Return rows as tuples, also from a connection whose rows are mappings."""
     return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]
 
 
 def run(connection: Connection, flow: Flow[T]) -> T:
-    """Perform the statements of a flow; its result."""
+    """Perform the statements of a flow; return its result."""
     try:
         statement = next(flow)
         while True:

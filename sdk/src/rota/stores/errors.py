@@ -1,27 +1,27 @@
-"""Errors of external stores; each message is one sentence with the remedy."""
+"""Errors of external stores; each message is one line: the failure, then the remedy."""
 
 from rota.errors import RotaError
 from rota.metadata import GroupMetadata
 
-# (topic, index of the partition); a `rota.TopicPartition` is one.
+# (topic, partition number); a `rota.TopicPartition` is one.
 Partition = tuple[str, int]
 
 
 def named(partition: Partition) -> str:
-    """The partition as Kafka's tools write it."""
+    """Format a partition as Kafka's tools do."""
     topic, index = partition
     return f"{topic}-{index}"
 
 
 class StoreError(RotaError):
-    """A store refused something, and kept nothing of it."""
+    """The store refused an operation, and stored nothing of it."""
 
     def __init__(self, message: str) -> None:
         Exception.__init__(self, message)
 
 
 class StoreFenced(StoreError):
-    """Another owner stands in the store: what this one has done since is not kept."""
+    """A newer owner has raised the fence in the store: nothing that this one did since is stored."""
 
     def __init__(
         self, group: GroupMetadata, partition: Partition, token: tuple[int, int], member_id: str
@@ -40,7 +40,7 @@ class StoreFenced(StoreError):
 
 
 class PositionMoved(StoreError):
-    """The position in the store is not the one that this owner left there."""
+    """The stored position is not the one that this owner has written."""
 
     def __init__(self, partition: Partition, stored: int | None, expected: int | None) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class OffsetWentBack(StoreError):
 
 
 class NotAssigned(StoreError):
-    """The store knows no fence of this owner for the partition."""
+    """The store has no fence of this owner for the partition."""
 
     def __init__(self, group_id: str, partition: Partition) -> None:
         super().__init__(
@@ -74,7 +74,7 @@ class NotAssigned(StoreError):
 
 
 class TransactionLost(StoreError):
-    """The transaction ended inside of its block."""
+    """The transaction ended inside its block."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(

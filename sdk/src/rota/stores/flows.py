@@ -1,8 +1,8 @@
 """
 SQL of the stores, as generators of statements that receive the rows.
 
-Each function is a generator of statements that is sent their rows. It performs nothing, so that one text serves
-`SqlStore` and `AsyncSqlStore`.
+Each function yields statements and is sent their rows. It performs no IO, so that the same SQL serves `SqlStore` and
+`AsyncSqlStore`.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from rota.stores.errors import (
 )
 from rota.stores.tables import Tables
 
-# Eight values each: older SQLite takes 999 in one statement.
+# Eight values per row: older SQLite takes 999 in one statement.
 ROWS_MAX = 100
 SAVEPOINT = "rota_batch"
 
@@ -29,7 +29,7 @@ class Statement(NamedTuple):
 
     sql: str
     values: Sequence[object] = ()
-    # Whether it has rows to read.
+    # True if the statement returns rows.
     returns_rows: bool = False
 
 
@@ -39,7 +39,7 @@ Flow = Generator[Statement, Rows, T]
 
 
 class Save(NamedTuple):
-    """An offset that is to be saved with the batch."""
+    """An offset to store with the batch."""
 
     offset: int
     metadata: str
@@ -66,7 +66,7 @@ class StoredPosition(NamedTuple):
 
 
 def each(statements: Iterable[str]) -> Flow[None]:
-    """Statements without values."""
+    """Yield statements without values."""
     for sql in statements:
         yield Statement(sql)
 
@@ -118,7 +118,7 @@ def check_owner(tables: Tables, group: GroupMetadata, partitions: Iterable[Parti
 def stored_positions(
     tables: Tables, group_id: str, partitions: Iterable[Partition], *, locked: bool = False
 ) -> Flow[list[StoredPosition]]:
-    """Read positions and owners; locked, other transactions cannot change them before this one ends."""
+    """Read positions and owners; with `locked`, other transactions cannot change them before this one ends."""
     found: list[StoredPosition] = []
     for topic, each in groupby(sorted(set(partitions)), key=lambda partition: partition[0]):
         for some in _chunks(list(each)):
@@ -140,10 +140,10 @@ def save_offsets(
     partitions: Iterable[Partition],
 ) -> Flow[None]:
     """
-    The last word of a batch: its owner is still the owner, and its offsets are saved.
+    Check the fence and store the offsets, as the last statements of a batch.
 
-    The rows stay locked until the commit, which follows at once. They are not locked while the application works: an
-    owner that is stopped in the middle of its work would keep its successor from raising the fence.
+    The rows stay locked until the commit, which follows at once. They are not locked while the application works: an owner
+    that is stopped in the middle of its work would keep its successor from raising the fence.
     """
     wanted = set(partitions)
     found = yield from stored_positions(tables, group.group_id, wanted, locked=True)
@@ -157,7 +157,7 @@ def save_offsets(
 
 
 def stored_offsets(tables: Tables, group_id: str) -> Flow[dict[Partition, int]]:
-    """All positions of a group."""
+    """Read all positions of a group."""
     rows = yield Statement(
         f"SELECT topic, partition, next_offset FROM {tables.offsets} "
         "WHERE group_id = ? AND next_offset IS NOT NULL ORDER BY topic, partition",
@@ -169,7 +169,8 @@ def stored_offsets(tables: Tables, group_id: str) -> Flow[dict[Partition, int]]:
 
 def _check_fence(group: GroupMetadata, stored: StoredPosition) -> None:
     own = (group.incarnation, group.generation_id)
-    # The same token with another member: a static member came back, and has its former self's generation.
+    # The same token with another member id: a static member was restarted, and has its predecessor's
+    # generation.
     if stored.token > own or (stored.token == own and stored.member_id != group.member_id):
         raise StoreFenced(group, stored.partition, stored.token, stored.member_id)
     if stored.token < own:
@@ -184,7 +185,7 @@ def _check_offset(stored: StoredPosition, expected: int | None, save: Save) -> N
 
 
 def _store_offsets(tables: Tables, group: GroupMetadata, saves: Mapping[Partition, Save]) -> Flow[None]:
-    # The rows are there: an insert that meets them is how many rows are changed in one statement.
+    # The rows exist: an upsert changes several rows in one statement.
     for some in _chunks(sorted(saves)):
         yield Statement(
             f"INSERT INTO {tables.offsets} AS held (group_id, topic, partition, next_offset, metadata, incarnation, "

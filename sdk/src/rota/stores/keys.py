@@ -1,7 +1,7 @@
 """
-De-duplication by unique key: what a transaction claims first, no later one can claim.
+De-duplication by unique key: a key that one transaction has claimed cannot be claimed by a later one.
 
-For what offsets do not catch, such as a producer that sent the same order twice.
+For duplicates that offsets do not detect, such as a producer that sent the same order twice.
 """
 
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from rota.stores.errors import StoreError
 from rota.stores.flows import ROWS_MAX, Flow, Statement
 from rota.stores.tables import Tables
 
-# With the group's id it must fit into a row of PostgreSQL's index.
+# With the group id it must fit into an index row of PostgreSQL.
 KEY_BYTES_MAX = 1_024
 
 
 def claim(
     tables: Tables, group_id: str, keys: Iterable[str], expires_in_seconds: float | None
 ) -> Flow[set[str]]:
-    """Set the keys that are absent or expired; gives those. Sorted, so that two claims never wait for each other."""
+    """Set the keys that are absent or expired; return those. Sorted, so that two claims never deadlock."""
     wanted = sorted(set(keys))
     for key in wanted:
         if len(key.encode()) > KEY_BYTES_MAX:
@@ -41,7 +41,7 @@ def claim(
 
 
 def prune(tables: Tables, limit: int) -> Flow[int]:
-    """Forget keys that have expired, at most so many; gives how many there were."""
+    """Delete expired keys, at most `limit`; return their number."""
     rows = yield Statement(
         f"DELETE FROM {tables.keys} WHERE (group_id, key) IN (SELECT group_id, key FROM {tables.keys} "
         f"WHERE expires_at_ms <= {tables.now_ms} ORDER BY expires_at_ms LIMIT ?) RETURNING key",

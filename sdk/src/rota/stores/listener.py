@@ -54,7 +54,7 @@ class StoreListener(RebalanceListener):
 
     @override
     def on_partitions_assigned(self, partitions: Partitions) -> None:
-        # All of them, also those that stay: the fence rises with the generation.
+        # All partitions, also those that were kept: the fence rises with the generation.
         self._tenure = self._store.assign(self._consumer.group_metadata(), self._consumer.assignment())
         for partition in partitions:
             position = self._tenure.positions[partition.topic, partition.partition]

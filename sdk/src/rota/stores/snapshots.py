@@ -1,8 +1,8 @@
 """
-Local state beside the results: what an aggregation holds in memory, so that the next owner can go on with it.
+Snapshots of local state beside the results: the in-memory state of an aggregation, from which the next owner continues.
 
-Saved are changes (incremental snapshots), and now and then everything (a full one), which prunes what came before it.
-All of it is written behind the check of the fence: a late owner adds nothing.
+Most snapshots are incremental (changes); a full one prunes those before it. All are written after the check of the fence:
+a late owner adds nothing.
 """
 
 import struct
@@ -16,7 +16,7 @@ from rota.stores.tables import Tables
 CHUNK_BYTES = 1 << 20
 ENTRY_BYTES_MAX = 64 << 20
 CHUNKS_PER_READ = 8
-# Lengths of key and value; DELETED stands for a value that is gone.
+# Lengths of key and value; DELETED stands for a deleted value.
 LENGTHS = struct.Struct(">Ii")
 DELETED = -1
 
@@ -25,7 +25,7 @@ class Snapshots:
     """
     State of a group by partition, under one name: keys and values as bytes.
 
-    `full_every` bounds how many snapshots a restore has to read. ::
+    `full_every` bounds the number of snapshots that a restore reads. ::
 
         totals = Snapshots("totals", full_every=100)
         state = store.restore(totals, tenure, partition)
@@ -34,7 +34,7 @@ class Snapshots:
             totals.save(tx, partition, changes, state)
             tx.save({partition: batch.next_offset})
 
-    When a transaction fails, `state` holds what was not kept: restore it again.
+    After a failed transaction `state` has changes that were not stored: restore it again.
     """
 
     def __init__(self, name: str = "state", *, full_every: int = 100, chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -52,18 +52,18 @@ class Snapshots:
         state: Mapping[bytes, bytes],
     ) -> None:
         """
-        Keep what the batch has changed, None for a key that is gone; or all of `state`, when it is time to.
+        Store the changes of a batch, None for a deleted key; or all of `state` if a full snapshot is due.
 
-        Both are read when the block ends. One call for each partition and batch.
+        Both are read when the block ends. Call it once for each partition and batch.
         """
         batch.write_after_check(partition, self._saved(batch, partition, changes, state))
 
     def save_full(self, batch: Batch, partition: Partition, state: Mapping[bytes, bytes]) -> None:
-        """Keep all of the state now, and prune what came before."""
+        """Store a full snapshot now, and prune those before it."""
         batch.write_after_check(partition, self._saved(batch, partition, None, state))
 
     def restored(self, tables: Tables, tenure: Tenure, partition: Partition) -> Flow[dict[bytes, bytes]]:
-        """The last full snapshot with the changes since. Stores perform it."""
+        """Read the last full snapshot and the changes since. Stores perform it."""
         yield from check_owner(tables, tenure.group, [partition])
         state: dict[bytes, bytes] = {}
         state_key = self._state_key(tenure, partition)
@@ -96,7 +96,7 @@ class Snapshots:
         table = batch.tables.snapshots
         state_key = self._state_key(batch.tenure, partition)
         here = "group_id = ? AND name = ? AND topic = ? AND partition = ?"
-        # A full one prunes what came before it, so the chain begins with the lowest.
+        # A full snapshot prunes those before it, so the chain begins with the lowest sequence.
         ((first, last),) = yield Statement(
             f"SELECT MIN(sequence), MAX(sequence) FROM {table} WHERE {here}", state_key, returns_rows=True
         )
@@ -116,7 +116,7 @@ class Snapshots:
         return (tenure.group.group_id, self._name, *partition)
 
     def _packed(self, entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[bytes]:
-        """The entries in chunks, each about as large as it is allowed to be; one chunk for none at all."""
+        """Encode the entries in chunks of about `chunk_bytes` each; at least one chunk."""
         chunk = bytearray()
         packed = False
         for key, value in entries:

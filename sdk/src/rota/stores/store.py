@@ -1,8 +1,8 @@
 """
-Results and offsets in one transaction of the application's own database.
+Store of results and offsets in one transaction of the application's own database.
 
-A group's own offsets and a database are two systems: a crash between the two commits does a batch twice, or never. So
-the store keeps the offsets beside the results, and a fence that stops an owner who comes late.
+With offsets in the group and results in a database, a crash between the two commits processes a batch twice or never. So the
+store keeps the offsets beside the results, and a fence that stops late owners.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rota.stores.listener import StoreListener
 
 T = TypeVar("T")
-# The longest that a batch may think between two statements: as long as a record may be in the hands of an application.
+# Maximum idle time of a batch between two statements: as long as a record may be in flight.
 IDLE_TIMEOUT_MS = 120_000
 
 
@@ -35,13 +35,13 @@ class Transaction(Batch):
         self._store = store
 
     def set_if_absent(self, key: str, *, expires_in_seconds: float | None = None) -> bool:
-        """Claim a key for this group; whether it was free. It is free again if the transaction is not kept."""
+        """Claim a key for this group; return whether it was free. It is free again if the transaction is not committed."""
         return bool(self.set_each_if_absent([key], expires_in_seconds=expires_in_seconds))
 
     def set_each_if_absent(
         self, wanted: Iterable[str], *, expires_in_seconds: float | None = None
     ) -> set[str]:
-        """Claim many keys at once; gives those that were free."""
+        """Claim many keys at once; return those that were free."""
         self.check_open()
         self._store.check_same_transaction(self.group_id)
         return self._store.run(keys.claim(self.tables, self.group_id, wanted, expires_in_seconds))
@@ -90,9 +90,8 @@ class SqlStore:
         """
         Raise the fence for partitions that this member received, and read their positions; in this order.
 
-        The other way round an owner who comes late could commit between the two, and its records would be done
-        twice. Call it in every generation, for all partitions of the member. `StoreFenced` when a newer owner stands
-        there already.
+        In the other order a late owner could commit between the two, and its records would be processed twice. Call it in every
+        generation, for all partitions of the member. Raises `StoreFenced` if a newer owner has raised the fence already.
         """
         check_member(group)
         wanted = [(topic, index) for topic, index in partitions]
@@ -141,19 +140,19 @@ class SqlStore:
         return self._in_transaction(snapshots.restored(self.tables, tenure, partition), self._opening)
 
     def stored_offsets(self, group_id: str) -> dict[Partition, int]:
-        """The offsets of a group, for those who look on: on SQLite it waits for no batch."""
+        """Return the stored offsets of a group, for monitoring: on SQLite it waits for no batch."""
         return self._in_transaction(flows.stored_offsets(self.tables, group_id), read_only=True)
 
     def prune_keys(self, limit: int = 10_000) -> int:
-        """Forget keys that have expired, at most `limit`; gives how many. Call it until it gives less."""
+        """Delete expired keys, at most `limit`; return their number. Call it until it returns less than `limit`."""
         return self._in_transaction(keys.prune(self.tables, limit), self._opening)
 
     def run(self, flow: Flow[T]) -> T:
-        """Perform a flow in the transaction that is open."""
+        """Perform a flow in the open transaction."""
         return run(self._connection, flow)
 
     def check_same_transaction(self, group_id: str) -> None:
-        """The transaction that began with the block is still the one that is open."""
+        """Raise TransactionLost unless the block's own transaction is still open."""
         self._check_savepoint(group_id)
         self._execute_sql(f"SAVEPOINT {SAVEPOINT}")
 
@@ -167,7 +166,7 @@ class SqlStore:
             raise TransactionLost(group_id) from error
 
     def _in_transaction(self, flow: Flow[T], opening: Iterable[str] = (), *, read_only: bool = False) -> T:
-        """A flow as a transaction of its own."""
+        """Perform a flow as a transaction of its own."""
         self._connection.begin(read_only=read_only)
         try:
             self.run(each(opening))
@@ -185,7 +184,7 @@ class SqlStore:
             error.add_note(f"the rollback failed too: {second}")
 
     def _check_owner(self, batch: Batch, error: BaseException) -> None:
-        """Raise `StoreFenced` if the owner is late, for whatever reason its batch has failed."""
+        """Raise `StoreFenced` if a newer owner exists, whatever error the batch failed with."""
         if isinstance(error, StoreFenced) or not isinstance(error, Exception):
             return
         try:

@@ -1,7 +1,7 @@
 """
-The tables in the application's database, and how its two dialects of SQL differ.
+Tables in the application's database, and the differences between its two SQL dialects.
 
-Everything else in this package is SQL that PostgreSQL (from 9.6) and SQLite (from 3.35) understand alike.
+All other SQL of this package is valid in PostgreSQL (from 9.6) and SQLite (from 3.35).
 """
 
 import enum
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from rota.stores.errors import StoreError
 
 PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
-# Any number; all who create these tables take the same one.
+# Advisory lock: an arbitrary number, the same in all processes that create these tables.
 CREATION_LOCK = 7_064_001
 
 
 class Dialect(enum.Enum):
-    """The databases that are proven."""
+    """Supported databases."""
 
     SQLITE = "sqlite"
     POSTGRESQL = "postgresql"
@@ -24,7 +24,7 @@ class Dialect(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The names of the tables, in one database."""
+    """Names of the tables in one database."""
 
     dialect: Dialect
     prefix: str
@@ -50,20 +50,20 @@ class Tables:
 
     @property
     def now_ms(self) -> str:
-        """The database's clock: that of the owners may differ from each other."""
+        """SQL of the database's clock in ms: the clocks of the owners may differ from each other."""
         if self.dialect is Dialect.SQLITE:
             return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
         return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
     @property
     def for_update(self) -> str:
-        """SQLite has no locks of rows: who writes holds the whole file from the beginning."""
+        """SQL of row locks. SQLite has none: a writer locks the whole file from the beginning."""
         return "" if self.dialect is Dialect.SQLITE else " FOR UPDATE"
 
     def creation(self) -> list[str]:
-        """The statements that create what is missing."""
+        """Return the statements that create missing tables."""
         blob = "BLOB" if self.dialect is Dialect.SQLITE else "BYTEA"
-        # Two that create the same table at once: PostgreSQL lets one of them fail, though both say IF NOT EXISTS.
+        # Of two concurrent CREATE TABLE IF NOT EXISTS, PostgreSQL lets one fail.
         alone = [f"SELECT pg_advisory_xact_lock({CREATION_LOCK})"]
         offsets = (
             "group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, "
@@ -77,7 +77,7 @@ class Tables:
             "PRIMARY KEY (group_id, name, topic, partition, sequence, chunk)"
         )
         keys = "group_id TEXT NOT NULL, key TEXT NOT NULL, expires_at_ms BIGINT, PRIMARY KEY (group_id, key)"
-        # An index lies where its table does, and is named without a schema.
+        # An index is in its table's schema, and is named without one.
         by_expiry = f"{self.prefix.rpartition('.')[2]}keys_by_expiry"
         return [
             *(alone if self.dialect is Dialect.POSTGRESQL else ()),

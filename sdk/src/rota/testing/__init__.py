@@ -1,4 +1,4 @@
-"""A group in memory, for tests of an application's own consumers and handlers: no server, no waiting."""
+"""A group in memory, for tests of an application's consumers and handlers: no server, no waiting."""
 
 from rota.testing.group import Group
 from rota.testing.partition import DeadLetter

@@ -1,4 +1,4 @@
-"""`rota.testing.Group`: topics and one group in memory, as an application's tests use them."""
+"""`rota.testing.Group`: topics and one group in memory."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -48,10 +48,10 @@ class Group:
         auto_offset_reset: Reset = "earliest",
     ) -> None:
         """
-        Topics are made when they are first used, with so many partitions.
+        Create a group; topics are created on first use, with so many partitions.
 
-        `auto_offset_reset` is where the group begins without a commit, and where what it committed was deleted; with `none`
-        the consumer's `poll` raises, as in earnest.
+        `auto_offset_reset` is the start position without a committed offset, and where the committed one was deleted; with `none`
+        the consumer's `poll` raises, as with a real sidecar.
         """
         self.group_id = group_id
         self._partitions = partitions
@@ -62,7 +62,7 @@ class Group:
     # Records
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic of so many partitions, or give it more."""
+        """Create a topic with so many partitions, or increase its number."""
         self._sidecar.make_topic(topic, partitions)
 
     def send(
@@ -74,7 +74,7 @@ class Group:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> RecordMetadata:
-        """Put a record into a topic, as a producer would: by partition, else by key, else in turn."""
+        """Append a record to a topic, as a producer would: by partition, else by key, else round-robin."""
         self._make(topic)
         count = len(self._sidecar.topics[topic])
         if partition is None:
@@ -90,7 +90,7 @@ class Group:
             self._sidecar.make_topic(topic, self._partitions)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Let all records before this offset expire."""
+        """Delete all records before this offset, as retention does."""
         self._sidecar.delete_records(TopicPartition(topic, partition), before)
 
     def records(self, topic: str) -> list[Record]:
@@ -99,23 +99,23 @@ class Group:
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        """Records that failed for good, with reason and number of deliveries."""
+        """Records that failed permanently, with reason and number of deliveries."""
         return [dead_letter for each in self._sidecar.all_partitions() for dead_letter in each.dead_letters]
 
     @property
     def committed(self) -> dict[TopicPartition, int]:
-        """The group's offsets."""
+        """Committed offsets of the group."""
         return dict(self._sidecar.committed())
 
     @property
     def now_ms(self) -> int:
-        """The time, which only retries move."""
+        """Virtual time in ms, which only retries advance."""
         return self._sidecar.now_ms
 
-    # Those who read
+    # Consumers
 
     def run(self, *handlers: Handler) -> None:
-        """Run handlers until every record has its verdict. What they raise counts as it does in earnest."""
+        """Run handlers until every record has its verdict. Their exceptions have the same effect as with a real sidecar."""
         check_together(handlers)
         for each in handlers:
             for topic in each.topics:
@@ -130,7 +130,7 @@ class Group:
         await runner.run()
 
     def consumer(self, *topics: str, **settings: Unpack[Settings]) -> Consumer:
-        """A `rota.Consumer` of this group; one at a time. It is closed with the group."""
+        """Create a `rota.Consumer` of this group; one at a time. It is closed with the group."""
         consumer = Consumer.over(MemoryTransport(self._sidecar), self._options(topics, settings))
         self._consumers.append(consumer)
         if topics:
@@ -138,7 +138,7 @@ class Group:
         return consumer
 
     def async_consumer(self, **settings: Unpack[Settings]) -> AsyncConsumer:
-        """A `rota.AsyncConsumer` of this group; close it yourself."""
+        """Create a `rota.AsyncConsumer` of this group; the caller closes it."""
         return AsyncConsumer.over(MemoryTransport(self._sidecar), self._options((), settings))
 
     def _options(self, topics: Iterable[str], settings: Settings) -> Options:
@@ -170,7 +170,7 @@ class Group:
         self._sidecar.lose([TopicPartition(*each) for each in partitions], reason)
 
     def expire(self) -> None:
-        """The deadline of what is being revoked has come."""
+        """Expire the deadline of pending revocations."""
         self._sidecar.expire()
 
     def __enter__(self) -> Self:

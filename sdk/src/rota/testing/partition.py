@@ -12,7 +12,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
 
 class StoredRecord(NamedTuple):
-    """A record of the log."""
+    """A record of the in-memory log."""
 
     key: bytes | None
     value: bytes | None
@@ -21,7 +21,7 @@ class StoredRecord(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A record that was given up, why, and how often it was delivered until then."""
+    """A record that failed permanently, the reason, and its number of deliveries."""
 
     record: Record
     reason: str
@@ -32,7 +32,7 @@ class RecordState(Enum):
     """Delivery states of a record."""
 
     IN_FLIGHT = 1
-    # To be delivered again, not before its time.
+    # To be delivered again, not before its retry time.
     AWAITING_RETRY = 2
     DONE = 3
 
@@ -55,29 +55,29 @@ class MemoryPartition:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.log: list[StoredRecord] = []
-        # The first record that was not deleted.
+        # Log start offset.
         self.start = 0
-        # Why nothing is read of it, until a seek or a commit names another offset.
+        # Reason why the partition is not read, until a seek or a commit sets another offset.
         self.error: pb.PartitionErrorKind.ValueType = pb.PARTITION_ERROR_KIND_UNSPECIFIED
         self.committed: tuple[int, str] | None = None
         self.dead_letters: list[DeadLetter] = []
         self.delivery_epoch = 0
         self.tenure = 0
         self.is_paused = False
-        # Whether the application has acknowledged that it has it, and has not been asked to let it go.
+        # True while the application has acknowledged the assignment, and no revocation is pending.
         self.is_open = False
-        # The first record that was not dispatched.
+        # First offset that was not dispatched.
         self.next_offset = 0
-        # The lowest record without a verdict.
+        # Lowest offset without a verdict.
         self.position = 0
         self._delivered: dict[int, Delivered] = {}
-        # How many of them are to be delivered again.
+        # Number of records to be delivered again.
         self._awaiting_retry = 0
         # RETRY verdicts in this delivery epoch.
         self.turn = 0
 
     def read_from(self, offset: int, delivery_epoch: int) -> None:
-        """Everything that is in hand is void."""
+        """Continue at this offset; records in flight are void."""
         self._delivered.clear()
         self._awaiting_retry = 0
         self.turn = 0
@@ -86,7 +86,7 @@ class MemoryPartition:
 
     @property
     def in_flight(self) -> int:
-        """Records that the application has."""
+        """Number of dispatched records without a verdict."""
         return sum(each.state is RecordState.IN_FLIGHT for each in self._delivered.values())
 
     @property
@@ -128,7 +128,7 @@ class MemoryPartition:
         return range(first, min(first + 1, len(self.log)))
 
     def dispatch(self, offset: int) -> pb.PartitionRecords:
-        """The record, as it travels."""
+        """Dispatch a record; return it as a wire batch."""
         delivered = self._delivered.setdefault(offset, Delivered(RecordState.IN_FLIGHT, 0))
         self._awaiting_retry -= delivered.state is RecordState.AWAITING_RETRY
         delivered.state = RecordState.IN_FLIGHT
@@ -152,7 +152,7 @@ class MemoryPartition:
         return all(each is not None and each.state is RecordState.IN_FLIGHT for each in found)
 
     def complete_below(self, offset: int) -> None:
-        """All before it is done, whatever was said of it."""
+        """Complete all records before this offset, whatever their verdicts."""
         for at, each in self._delivered.items():
             if at < offset:
                 self._awaiting_retry -= each.state is RecordState.AWAITING_RETRY
@@ -175,7 +175,7 @@ class MemoryPartition:
             self.position += 1
 
     def retry(self, offset: int, due_ms: int) -> None:
-        """Deliver it again."""
+        """Schedule a redelivery."""
         delivered = self._delivered[offset]
         delivered.state, delivered.due_ms = RecordState.AWAITING_RETRY, due_ms
         self._awaiting_retry += 1
@@ -187,7 +187,7 @@ class MemoryPartition:
             self._requeue(offset + 1)
 
     def requeue_all(self) -> None:
-        """The application has not begun what it has."""
+        """Requeue all records in flight, which the application has not begun."""
         self._requeue(0)
 
     def _requeue(self, first: int) -> None:
@@ -202,13 +202,13 @@ class MemoryPartition:
         return self._delivered[offset].deliveries
 
     def dead_letter(self, offset: int, reason: str) -> None:
-        """Give a record up."""
+        """Record a dead letter."""
         dead_letter = DeadLetter(self._record(offset), reason, self.deliveries(offset))
         self.dead_letters.append(dead_letter)
         self.complete(offset, offset)
 
     def records(self) -> Iterator[Record]:
-        """The log, without what was deleted."""
+        """Return the records that were not deleted."""
         return map(self._record, range(self.start, len(self.log)))
 
     def _record(self, offset: int) -> Record:
@@ -225,7 +225,7 @@ class MemoryPartition:
 
 
 def batch_of(offset: int, records: Sequence[StoredRecord]) -> log_pb2.RecordBatch:
-    """Consecutive records, as they travel."""
+    """Build the wire batch of consecutive records."""
     columns = Columns(
         [each.value for each in records],
         [each.key for each in records],

@@ -1,8 +1,8 @@
 """
 A sidecar in memory: the calls of `rota.sidecar.v1.Consumer` over partitions in memory, in virtual time.
 
-It is told what an application says and answers at once; what it says by itself goes to a `ApplicationStream`. Time stands still while
-the application has work, and else goes on to the next retry.
+It answers the application's requests at once, and sends events and records to an `ApplicationStream`. The clock stands still
+while records are in flight, and otherwise advances to the next retry.
 """
 
 import threading
@@ -17,7 +17,7 @@ from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 BACKOFF_MS = 500
 LONG_MS = 60_000
 FIRST_MS = 1_700_000_000_000
-# About so much goes together.
+# Approximate size of a batch in bytes.
 MESSAGE_BYTES = 1 << 20
 MESSAGES: Mapping[int, str] = {
     pb.PARTITION_ERROR_KIND_NO_OFFSET: "nothing is committed; seek, or commit an offset",
@@ -25,22 +25,22 @@ MESSAGES: Mapping[int, str] = {
 }
 
 Reset = Literal["earliest", "latest", "none"]
-"""Where to begin without a commit, and where what was committed is not in the log."""
+"""Start position without a committed offset, and for a committed offset that is not in the log."""
 
 
 class ApplicationStream(Protocol):
     """Receives the sidecar's events and records; called from any thread."""
 
     def send_event(self, event: pb.AttachResponse.Event) -> None:
-        """Something happens to partitions."""
+        """Handle a rebalance event."""
         ...
 
     def send_partition_error(self, error: pb.AttachResponse.PartitionError) -> None:
-        """No records of some partitions come."""
+        """Handle a fetch error of partitions."""
         ...
 
     def send_records(self, response: pb.DeliverResponse) -> None:
-        """Records, or refusals."""
+        """Handle records or rejected verdicts."""
         ...
 
 
@@ -63,7 +63,7 @@ class MemorySidecar:
         self.now_ms = FIRST_MS
         self.topics: dict[str, list[MemoryPartition]] = {}
         self.assigned: dict[TopicPartition, MemoryPartition] = {}
-        # Those that somebody else of the group has.
+        # Partitions of the group's other member.
         self.owned_by_others: set[TopicPartition] = set()
         self.session = 0
         self.tenure = 0
@@ -75,22 +75,22 @@ class MemorySidecar:
         self._application: ApplicationStream | None = None
         self._credit = 0
         self._event_id = 0
-        # What is to be done when an event is acknowledged.
+        # Actions to run when an event is acknowledged.
         self._on_acknowledged: dict[int, Callable[[], None]] = {}
         self.subscribed: Callable[[str], bool] = lambda topic: False
         self.is_manual = False
 
-    # The log
+    # Log
 
     def make_topic(self, topic: str, partitions: int) -> None:
-        """Make it, or give it more partitions."""
+        """Create a topic, or increase its number of partitions."""
         with self.lock:
             row = self.topics.setdefault(topic, [])
             row += [MemoryPartition(TopicPartition(topic, number)) for number in range(len(row), partitions)]
             self.rebalance()
 
     def append(self, topic_partition: TopicPartition, record: StoredRecord) -> int:
-        """The offset of a record that is put at the end."""
+        """Append a record; return its offset."""
         with self.lock:
             partition = self.partition(topic_partition)
             partition.log.append(record)
@@ -98,7 +98,7 @@ class MemorySidecar:
             return len(partition.log) - 1
 
     def partition(self, topic_partition: TopicPartition) -> MemoryPartition:
-        """The partition; raises UnknownTopicOrPartition."""
+        """Return the partition; raises UnknownTopicOrPartition."""
         row = self.topics.get(topic_partition.topic, [])
         if not 0 <= topic_partition.partition < len(row):
             raise errors.UnknownTopicOrPartition(f"{topic_partition.topic}[{topic_partition.partition}]")
@@ -108,7 +108,7 @@ class MemorySidecar:
         """Return the partitions of all topics."""
         return [each for row in self.topics.values() for each in row]
 
-    # The application
+    # Application
 
     def attach(
         self, hello: pb.AttachRequest.Hello, application: ApplicationStream
@@ -148,11 +148,11 @@ class MemorySidecar:
                     partition.is_open = False
                     partition.requeue_all()
                     if self.commits_itself:
-                        # What it has judged and not committed comes again.
+                        # Records with a verdict but without a commit are delivered again.
                         self._begin(partition)
 
     def on_request(self, request: pb.DeliverRequest) -> None:
-        """Verdicts, credit, acknowledgements."""
+        """Handle verdicts, credit, or an acknowledgement."""
         with self.lock:
             match request.WhichOneof("request"):
                 case "credit":
@@ -167,7 +167,7 @@ class MemorySidecar:
             self.dispatch_ready()
 
     def acknowledge(self, event_id: int) -> None:
-        """Acknowledge an event, and do what waited for that."""
+        """Acknowledge an event, and run the actions that waited for it."""
         with self.lock:
             self._on_acknowledged.pop(event_id, lambda: None)()
             self.dispatch_ready()
@@ -184,7 +184,7 @@ class MemorySidecar:
         }
 
     def rebalance(self) -> None:
-        """Give the member what it is to have: first all that goes, then what comes."""
+        """Move the member to its target assignment: revocations first, then assignments."""
         if self.is_manual or self._application is None:
             return
         wanted = self.target_assignment()
@@ -195,7 +195,7 @@ class MemorySidecar:
             self.assign(coming)
 
     def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """The member has these from now on, in a new tenure."""
+        """Assign partitions to the member, in a new tenure."""
         self.tenure += 1
         self.generation += 1
         taken = list(topic_partitions)
@@ -214,7 +214,7 @@ class MemorySidecar:
             self._reset(partition, pb.PARTITION_ERROR_KIND_NO_OFFSET)
 
     def read_from(self, partition: MemoryPartition, offset: int) -> None:
-        """Hand out the records from there on; what is in hand is void."""
+        """Dispatch records from there on; records in flight are void."""
         if partition.start <= offset <= len(partition.log):
             partition.read_from(offset, self.new_delivery_epoch())
         else:
@@ -228,7 +228,7 @@ class MemorySidecar:
             self._send_partition_error(partition)
 
     def delete_records(self, topic_partition: TopicPartition, before: int) -> None:
-        """Let all records before this offset expire."""
+        """Delete all records before this offset, as retention does."""
         with self.lock:
             partition = self.partition(topic_partition)
             partition.start = max(partition.start, min(before, len(partition.log)))
@@ -274,7 +274,7 @@ class MemorySidecar:
         self._send_event(pb.REVOKING, topic_partitions, release)
 
     def expire(self) -> None:
-        """The deadline of whatever is being revoked is over."""
+        """Expire the deadline of pending revocations."""
         with self.lock:
             for event_id in list(self._on_acknowledged):
                 self.acknowledge(event_id)
@@ -316,7 +316,7 @@ class MemorySidecar:
             )
 
     def current_tenure(self) -> pb.Tenure:
-        """The newest one."""
+        """The newest tenure."""
         return pb.Tenure(
             number=self.tenure,
             member_id=f"{self.group_id}-member",
@@ -325,7 +325,7 @@ class MemorySidecar:
         )
 
     def new_delivery_epoch(self) -> int:
-        """Ledgers are counted over all partitions."""
+        """Return a new delivery epoch; epochs are counted over all partitions."""
         self.last_delivery_epoch += 1
         return self.last_delivery_epoch
 
@@ -368,7 +368,7 @@ class MemorySidecar:
             self._application.send_records(pb.DeliverResponse(refusals=refusals))
 
     def dispatch_ready(self) -> None:
-        """Hand out what may be handed out."""
+        """Dispatch all records that may be dispatched now."""
         while self._application is not None and self._credit > 0:
             offers = self._offers()
             if offers:

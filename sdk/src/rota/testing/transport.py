@@ -1,4 +1,4 @@
-"""Transport to a sidecar in memory, in place of gRPC."""
+"""Transport to a sidecar in memory, instead of gRPC."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ AttachMessage = pb.AttachResponse.Event | pb.AttachResponse.PartitionError
 
 
 class MemoryTransport(Transport, Sidecar):
-    """A sidecar that is there; to be used on one running loop."""
+    """Transport to a running in-memory sidecar; used on one event loop."""
 
     def __init__(self, sidecar: MemorySidecar) -> None:
         self._sidecar = sidecar
@@ -68,7 +68,7 @@ class MemoryAttachment(Attachment, ApplicationStream):
         self._reading: list[asyncio.Task[None]] = []
 
     def begin(self, hello: pb.AttachRequest.Hello) -> None:
-        """Raises SidecarFailed where there is another application."""
+        """Attach to the sidecar. Raises SidecarFailed if another application is attached."""
         self._attached = self._sidecar.attach(hello, self)
         self._reading = [
             asyncio.create_task(self._read_events()),
@@ -84,7 +84,7 @@ class MemoryAttachment(Attachment, ApplicationStream):
     @property
     @override
     def linger_s(self) -> float:
-        # Tests look at once.
+        # No batching delay: tests inspect the state right after a call.
         return 0.0
 
     @override

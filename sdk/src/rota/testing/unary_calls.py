@@ -27,7 +27,7 @@ def _topic_partition(partition: pb.TopicPartition) -> TopicPartition:
 
 
 def subscribe(sidecar: MemorySidecar, request: pb.SubscribeRequest) -> pb.SubscribeResponse:
-    """Want other topics."""
+    """Change the subscription."""
     if request.pattern:
         matches = re.compile(request.pattern).fullmatch
         sidecar.subscribed = lambda topic: matches(topic) is not None
@@ -40,7 +40,7 @@ def subscribe(sidecar: MemorySidecar, request: pb.SubscribeRequest) -> pb.Subscr
 
 
 def assign(sidecar: MemorySidecar, request: pb.AssignRequest) -> pb.AssignResponse:
-    """Read these outside of the group."""
+    """Assign partitions outside of the group's assignment."""
     sidecar.subscribed = lambda topic: False
     sidecar.is_manual = True
     topic_partitions = [_topic_partition(each) for each in request.partitions]
@@ -59,7 +59,7 @@ def assign(sidecar: MemorySidecar, request: pb.AssignRequest) -> pb.AssignRespon
 
 
 def commit(sidecar: MemorySidecar, request: pb.CommitRequest) -> pb.CommitResponse:
-    """Durable at once."""
+    """Commit; durable at once."""
     outcome = pb.CommitResponse()
     wanted = request.offsets or [
         pb.PartitionOffset(
@@ -99,14 +99,14 @@ def seek(sidecar: MemorySidecar, request: pb.SeekRequest) -> pb.SeekResponse:
 
 
 def pause(sidecar: MemorySidecar, request: pb.PauseRequest) -> pb.PauseResponse:
-    """Hand out nothing of these."""
+    """Stop the dispatch of partitions."""
     for each in _assigned(sidecar, request.partitions):
         each.is_paused = True
     return pb.PauseResponse()
 
 
 def resume(sidecar: MemorySidecar, request: pb.ResumeRequest) -> pb.ResumeResponse:
-    """Go on with these."""
+    """Resume the dispatch of partitions."""
     for each in _assigned(sidecar, request.partitions):
         each.is_paused = False
     return pb.ResumeResponse()
@@ -121,7 +121,7 @@ def _assigned(sidecar: MemorySidecar, partitions: Iterable[pb.TopicPartition]) -
 
 
 def position(sidecar: MemorySidecar, request: pb.PositionRequest) -> pb.PositionResponse:
-    """The offset of the first record without a verdict: those that were dispatched may still be on their way."""
+    """Return the offset of the first record without a verdict: dispatched records may still be in transit."""
     return pb.PositionResponse(
         offsets=[
             pb.PartitionOffset(partition=each, offset=assigned.position)
@@ -151,7 +151,7 @@ def assignment(sidecar: MemorySidecar, request: pb.AssignmentRequest) -> pb.Assi
 def offsets_for_times(
     sidecar: MemorySidecar, request: pb.OffsetsForTimesRequest
 ) -> pb.OffsetsForTimesResponse:
-    """The first records at or after times."""
+    """Look up the first records at or after timestamps."""
     response = pb.OffsetsForTimesResponse()
     for each in request.times:
         partition = sidecar.partition(_topic_partition(each.partition))
@@ -165,7 +165,7 @@ def offsets_for_times(
 def beginning_offsets(
     sidecar: MemorySidecar, request: pb.BeginningOffsetsRequest
 ) -> pb.BeginningOffsetsResponse:
-    """The first records that were not deleted."""
+    """Return the log start offsets."""
     return pb.BeginningOffsetsResponse(
         offsets=[
             pb.PartitionOffset(partition=each, offset=sidecar.partition(_topic_partition(each)).start)
@@ -175,7 +175,7 @@ def beginning_offsets(
 
 
 def end_offsets(sidecar: MemorySidecar, request: pb.EndOffsetsRequest) -> pb.EndOffsetsResponse:
-    """Behind the last records."""
+    """Return the log end offsets."""
     return pb.EndOffsetsResponse(
         offsets=[
             pb.PartitionOffset(partition=each, offset=len(sidecar.partition(_topic_partition(each)).log))

@@ -1,4 +1,4 @@
-"""Deliveries that write down what they hear, and say what a test has them say; and records to hand over."""
+"""Deliveries that record their events and answer as a test sets them to; and records to dispatch."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -167,12 +167,12 @@ class FakeDeliveries(Deliveries):
 
     @property
     def there(self) -> Application:
-        """Who is attached."""
+        """The attached application."""
         assert self.application is not None
         return self.application
 
     def all(self, kind: type[ApplicationEvent]) -> list[ApplicationEvent]:
-        """What was heard of a kind."""
+        """Return the events of a kind."""
         return [each for each in self.events if isinstance(each, kind)]
 
     @property
@@ -182,7 +182,7 @@ class FakeDeliveries(Deliveries):
 
     @property
     def judgements(self) -> list[on.Judgement]:
-        """All that were heard."""
+        """The verdicts of all events."""
         return [judgement for each in self.all(on.Judged) for judgement in each.judgements]
 
     async def until(self, holds: Callable[[], object]) -> None:
@@ -223,7 +223,7 @@ def batch(
 
 
 def damaged(first: int, count: int) -> Batch:
-    """One that nobody can unpack."""
+    """Return a batch that cannot be unpacked."""
     whole = batch(first, [b"x"] * count)
     content = RecordBatch()
     content.CopyFrom(whole.payload)  # type: ignore[arg-type]  # an engine's

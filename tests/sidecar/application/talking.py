@@ -68,13 +68,13 @@ class Talk:
         return stream
 
     async def raw(self, method: str, *messages: bytes) -> tuple[Code, str]:
-        """How a stream ends on which bytes are sent as they are."""
+        """Send raw bytes on a stream; return the status and details with which it ends."""
         stream: Stream = self.channel.stream_stream(f"/rota.sidecar.v1.Consumer/{method}")()
         return await ended(stream, *messages)
 
 
 async def ended(stream: Stream, *messages: object) -> tuple[Code, str]:
-    """Send what is still to be sent; the status and the words with which the stream ends."""
+    """Send what is still to be sent; return the status and details with which the stream ends."""
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
         await to_the_end(stream, *messages)
     return refusal.value.code(), refusal.value.details() or ""
@@ -93,7 +93,7 @@ async def to_the_end(stream: Stream, *messages: object) -> None:
 
 
 async def refused(call: Awaitable[object]) -> tuple[Code, str]:
-    """The status and the words of a call that is refused."""
+    """Return the status and details of a refused call."""
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
         await call
     return refusal.value.code(), refusal.value.details() or ""

@@ -1,4 +1,4 @@
-"""Attach: who is there, what it is told, and how it goes."""
+"""Attach: the attached application, its events, and the end of the attachment."""
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -142,7 +142,7 @@ def test_an_event_that_never_was_cannot_be_acknowledged(tmp_path: Path) -> None:
         stream = await talk.attach()
         code, details = await ended(stream, acknowledge(1))
         assert code is Code.FAILED_PRECONDITION
-        assert details == "there was no event 1: acknowledge the event_id of an event"
+        assert details == "unknown event 1; acknowledge the event_id of an event"
         await talk.deliveries.until(lambda: talk.deliveries.detached)
         assert talk.deliveries.detached == [(1, False)]
 
@@ -332,11 +332,11 @@ def test_a_report_of_anybody_else_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "details"),
     [
-        (acknowledge(1), "Attach begins with a hello: send it first, and once"),
+        (acknowledge(1), "Attach begins with a hello; send it first, and once"),
         (pb.AttachRequest(), "the message has no request that this version knows"),
         (
             pb.AttachRequest(hello=pb.AttachRequest.Hello(client_id="x" * 1_025)),
-            "client_id has 1025 characters; at most 1024 are taken",
+            "client_id has 1025 characters; at most 1024 are allowed",
         ),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_caller_without_a_deadline_is_not_left_waiting_for_ever(
         talk.deliveries.hangs = True
         code, details = await refused(talk.stub.Commit(pb.CommitRequest()))
         assert code is Code.DEADLINE_EXCEEDED
-        assert details == "no answer within 0.05 s: it may be done later, ask for what there is then"
+        assert details == "no answer within 0.05 s; the request may still take effect, query the state before a retry"
 
     play(tmp_path, story)
 
@@ -268,7 +268,7 @@ def test_an_answer_that_is_too_large_is_refused(tmp_path: Path) -> None:
         talk.deliveries.is_held = {Partition("x" * 249, number): TENURE for number in range(20_000)}
         code, details = await refused(talk.stub.Assignment(pb.AssignmentRequest()))
         assert code is Code.RESOURCE_EXHAUSTED
-        assert details.endswith("at most 4194304 are sent; ask for less at a time")
+        assert details.endswith("the limit is 4194304; request less at a time")
 
     play(tmp_path, story)
 
@@ -276,7 +276,7 @@ def test_an_answer_that_is_too_large_is_refused(tmp_path: Path) -> None:
 TWICE = [at(*P0), at(*P0)]
 MANY = [at("orders", number) for number in range(10_001)]
 WRONG: list[tuple[str, Message, str]] = [
-    ("Commit", pb.CommitRequest(offsets=[offset(P0, -1)]), "offset -1 of orders/0: it cannot be negative"),
+    ("Commit", pb.CommitRequest(offsets=[offset(P0, -1)]), "the offset of orders/0 is -1; it cannot be negative"),
     ("Commit", pb.CommitRequest(offsets=[offset(P0, 1), offset(P0, 2)]), "orders/0 is named twice"),
     (
         "Commit",
@@ -291,12 +291,12 @@ WRONG: list[tuple[str, Message, str]] = [
     (
         "Commit",
         pb.CommitRequest(offsets=[offset(P0, 1, leader_epoch=-1)]),
-        "leader_epoch -1 of orders/0: leave it out where it is not known",
+        "the leader_epoch of orders/0 is -1; omit it if it is unknown",
     ),
     (
         "Commit",
         pb.CommitRequest(tenure=pb.Tenure(member_id="m", generation_id=3)),
-        "the tenure has no number: give it back as it came with the records, or leave it out",
+        "the tenure has no number; return it as it came with the records, or omit it",
     ),
     (
         "Commit",
@@ -308,19 +308,19 @@ WRONG: list[tuple[str, Message, str]] = [
         pb.CommitRequest(offsets=[pb.PartitionOffset(partition=each) for each in MANY]),
         "10001 partitions in one request; send at most 10000",
     ),
-    ("Seek", pb.SeekRequest(), "offsets is empty: name at least one"),
+    ("Seek", pb.SeekRequest(), "offsets is empty; give at least one"),
     (
         "Seek",
         pb.SeekRequest(offsets=[offset(P0, -3)]),
-        "offset -3 of orders/0: give an offset, -1 for the end or -2 for the start",
+        "the offset of orders/0 is -3; use an offset, -1 for the end or -2 for the start",
     ),
-    ("Pause", pb.PauseRequest(), "partitions is empty: name at least one"),
+    ("Pause", pb.PauseRequest(), "partitions is empty; give at least one"),
     ("Resume", pb.ResumeRequest(partitions=TWICE), "orders/0 is named twice"),
     ("Assign", pb.AssignRequest(partitions=TWICE), "orders/0 is named twice"),
     (
         "Position",
         pb.PositionRequest(partitions=[at("orders", -1)]),
-        "orders/-1: a partition's number is not negative",
+        "partition orders/-1: the number of a partition cannot be negative",
     ),
     (
         "Committed",
@@ -345,11 +345,11 @@ WRONG: list[tuple[str, Message, str]] = [
         "give either topics or a pattern, not both",
     ),
     ("Subscribe", pb.SubscribeRequest(topics=["a", "a"]), "a topic is named twice"),
-    ("Poll", pb.PollRequest(session=1), "max_records is 0: give 1 to 100000"),
+    ("Poll", pb.PollRequest(session=1), "max_records is 0; it must be 1 to 100000"),
     (
         "Poll",
         pb.PollRequest(session=1, max_records=1, max_wait_ms=-1),
-        "max_wait_ms is -1: give 0 to 300000",
+        "max_wait_ms is -1; it must be 0 to 300000",
     ),
 ]
 
@@ -382,7 +382,7 @@ def test_a_poll_without_an_attachment_is_refused(tmp_path: Path) -> None:
         code, details = await refused(talk.stub.Poll(pb.PollRequest(session=4, max_records=1)))
         assert (code, details) == (
             Code.FAILED_PRECONDITION,
-            "no application is attached under session 4: open Attach first",
+            "no application is attached with session 4; open Attach first",
         )
 
     play(tmp_path, story)

@@ -126,7 +126,7 @@ def test_a_record_that_fits_into_no_message_is_a_dead_letter_and_takes_no_credit
         await talk.deliveries.until(lambda: talk.deliveries.credit == 3)
         (verdict,) = talk.deliveries.judgements
         assert (verdict.first, verdict.last, verdict.verdict) == (7, 7, Verdict.DEAD_LETTER)
-        assert "fits into no message of 4 MiB" in verdict.reason
+        assert "too many for a message of 4 MiB" in verdict.reason
 
     play(tmp_path, story)
 
@@ -164,7 +164,7 @@ def test_only_the_first_batch_may_begin_before_what_is_meant(tmp_path: Path) -> 
 
 
 def test_who_grants_much_and_reads_nothing_is_handed_little(tmp_path: Path) -> None:
-    """What waits for a slow reader waits where it was read ahead."""
+    """Records for a slow reader wait where they were prefetched."""
 
     async def story(talk: Talk) -> None:
         await talk.attach()
@@ -254,33 +254,33 @@ def test_who_is_wrong_all_the_time_and_does_not_look_is_ended(
 
 WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
     (pb.DeliverRequest(), "the message has no request that this version knows"),
-    (credit(0), "credit for 0 records: give 1 to 1000000"),
-    (credit(-5), "credit for -5 records: give 1 to 1000000"),
-    (judged(judgement(1, pb.VERDICT_UNSPECIFIED)), "0 is no verdict: give ACK, RETRY, DEAD_LETTER or SKIP"),
-    (judged(judgement(1, 9)), "9 is no verdict: give ACK, RETRY, DEAD_LETTER or SKIP"),
-    (judged(judgement(-1)), "a judgement is about offset -1; it cannot be negative"),
-    (judged(judgement(5, last_offset=4)), "a judgement ends at 4, before it begins at 5"),
+    (credit(0), "credit for 0 records; it must be 1 to 1000000"),
+    (credit(-5), "credit for -5 records; it must be 1 to 1000000"),
+    (judged(judgement(1, pb.VERDICT_UNSPECIFIED)), "invalid verdict 0; use ACK, RETRY, DEAD_LETTER or SKIP"),
+    (judged(judgement(1, 9)), "invalid verdict 9; use ACK, RETRY, DEAD_LETTER or SKIP"),
+    (judged(judgement(-1)), "a judgement has offset -1; it cannot be negative"),
+    (judged(judgement(5, last_offset=4)), "a judgement has last_offset 4 before its offset 5"),
     (
         judged(judgement(5, pb.RETRY, last_offset=6)),
-        "last_offset goes with ACK and SKIP: other verdicts are about one record",
+        "last_offset is for ACK and SKIP; other verdicts are for one record",
     ),
-    (judged(judgement(5, retry_after_ms=6)), "retry_after_ms goes with RETRY only"),
+    (judged(judgement(5, retry_after_ms=6)), "retry_after_ms is for RETRY only"),
     (
         judged(judgement(5, pb.RETRY, retry_after_ms=-6)),
-        "retry_after_ms is -6: give 0 to 86400000",
+        "retry_after_ms is -6; it must be 0 to 86400000",
     ),
     (
         judged(judgement(5, about=("orders", 0, 0))),
-        "a judgement names no ledger: give back the one that its records came with",
+        "a judgement has no delivery_epoch; return the one of its records",
     ),
     (
         judged(judgement(5, about=("", 0, 1))),
         "'' can be no topic: up to 249 letters, digits, '.', '_' and '-'",
     ),
-    (judged(judgement(5, about=("a", -1, 1))), "a/-1: a partition's number is not negative"),
+    (judged(judgement(5, about=("a", -1, 1))), "partition a/-1: the number of a partition cannot be negative"),
     (
         judged(judgement(5, pb.DEAD_LETTER, reason="x" * 2_000)),
-        "reason has 2000 characters; at most 1024 are taken",
+        "reason has 2000 characters; at most 1024 are allowed",
     ),
     (
         judged(*[judgement(each) for each in range(10_001)]),
@@ -288,7 +288,7 @@ WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
     ),
     (
         pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=1)),
-        "Deliver has one hello: open another stream for another session",
+        "Deliver has one hello; open another stream for another session",
     ),
 ]
 
@@ -350,7 +350,7 @@ def test_more_credit_than_anybody_needs_is_refused(tmp_path: Path) -> None:
         await talk.attach()
         code, details = await ended(await talk.deliver(), credit(CREDIT_MAX), credit(1))
         assert code is Code.INVALID_ARGUMENT
-        assert "would be more than 1000000" in details
+        assert "exceed the limit of 1000000" in details
 
     play(tmp_path, story)
 

@@ -34,7 +34,7 @@ async def message_of(stream: DeliverStream) -> pb.DeliverResponse:
 
 def test_deliver_needs_an_attachment_of_that_session(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
-        details = "no application is attached under session {}: open Attach first"
+        details = "no application is attached with session {}; open Attach first"
         assert await ended(await talk.deliver()) == (Code.FAILED_PRECONDITION, details.format(1))
         await talk.attach()
         assert await ended(await talk.deliver(2)) == (Code.FAILED_PRECONDITION, details.format(2))
@@ -64,7 +64,7 @@ def test_one_deliver_stream_takes_the_records_at_a_time(tmp_path: Path) -> None:
         await talk.deliveries.until(lambda: talk.deliveries.credit)
         code, details = await ended(await talk.deliver())
         assert code is Code.FAILED_PRECONDITION
-        assert details.startswith("a Deliver stream takes the records of this attachment already")
+        assert details.startswith("a Deliver stream consumes the records of this attachment already")
         code, _ = await refused(talk.stub.Poll(pb.PollRequest(session=1, max_records=1)))
         assert code is Code.FAILED_PRECONDITION
         talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])))])
@@ -84,7 +84,7 @@ def test_a_deliver_stream_that_breaks_is_the_end_of_the_application(tmp_path: Pa
         records.cancel()
         assert await ended(stream) == (
             Code.ABORTED,
-            "the Deliver stream of this attachment ended (it broke): attach anew",
+            "the Deliver stream of this attachment ended (it was lost); attach again",
         )
         assert talk.deliveries.detached == [(1, False)]
 
@@ -100,7 +100,7 @@ def test_losing_attach_ends_deliver_too(tmp_path: Path) -> None:
         stream.cancel()
         code, details = await ended(records)
         assert code is Code.ABORTED
-        assert details == "the Attach stream of this session ended: attach anew"
+        assert details == "the Attach stream of this session ended; attach again"
 
     play(tmp_path, story)
 

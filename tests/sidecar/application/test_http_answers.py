@@ -1,4 +1,4 @@
-"""What an HTTP answer, or none, means for a record; on real sockets."""
+"""The verdict for an HTTP answer, or for none; on real sockets."""
 
 import asyncio
 
@@ -183,7 +183,7 @@ def test_records_that_cannot_be_posted_are_dead_letters() -> None:
         playing.hand(handed(batch_slice(batch(2, [b"v"], keys=[b"k" * 40_000]))))
         verdict = await playing.verdict(2)
         assert verdict.verdict is Verdict.DEAD_LETTER
-        assert "32768 fit into an HTTP request" in verdict.reason
+        assert "an HTTP request has at most 32768" in verdict.reason
         assert playing.endpoint.posted == []
 
     play(story)

@@ -1,4 +1,4 @@
-"""Where the service is found, and who is not let near it."""
+"""The addresses of the service, and the clients that they keep out."""
 
 import asyncio
 import os
@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         message = refused(lambda server: bind_port(server, address))
-    assert message == f"{address} cannot be listened on: see who has that port, or name another one"
+    assert message == f"cannot bind {address}; check which process uses the port, or use another one"
 
 
 def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_one_poll_waits_at_a_time(tmp_path: Path) -> None:
         await talk.deliveries.until(lambda: talk.deliveries.credit)
         code, details = await refused(talk.stub.Poll(poll(1)))
         assert code is Code.FAILED_PRECONDITION
-        assert details.startswith("a Poll takes the records of this attachment already")
+        assert details.startswith("a Poll consumes the records of this attachment already")
         first.cancel()
 
     play(tmp_path, story)

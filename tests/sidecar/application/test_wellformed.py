@@ -1,4 +1,4 @@
-"""That no request of the contract goes by unseen."""
+"""Every request of the contract is validated."""
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.wellformed import FAULTS

@@ -1,1 +1,1 @@
-"""The application beside the sidecar, as it is spoken to: over gRPC, or by HTTP requests to it."""
+"""Interfaces to the application beside the sidecar: a gRPC service that it calls, or HTTP requests to it."""

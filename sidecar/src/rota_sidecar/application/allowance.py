@@ -1,18 +1,20 @@
 """
-An application's credit, on its way to deliveries: no faster than what it brings is sent.
+Flow control between the application's credit and the delivery core. Used by `attachment`.
 
-Used by `attachment`. An application may grant credit for a million records and then not read: they wait where they are
-read ahead, within their bounds, and not once more here.
+An application may grant credit for a million records and then not read. Credit is released to the core only as far as its
+records are expected to fit into `UNSENT_BYTES_MAX`; further records wait where they are prefetched, within those limits.
 """
 
-# Handed out and not sent yet. Two messages: one on its way, one that is filled meanwhile.
+# Limit of dispatched records that are not sent: two messages, one being sent and one being filled.
 UNSENT_BYTES_MAX = 8 << 20
-# Before the first record has come.
+# The assumed size of a record before the first one.
 RECORD_BYTES_GUESS = 1 << 10
 
 
 class Allowance:
-    """Counts records and bytes; decides nothing else."""
+    """
+    Invariant: granted credit is withheld, released to the core, or used by dispatched records.
+    """
 
     def __init__(self) -> None:
         self._withheld = 0
@@ -22,27 +24,27 @@ class Allowance:
 
     @property
     def outstanding(self) -> int:
-        """Records that may still come."""
+        """The number of records that may still be dispatched."""
         return self._withheld + self._released
 
     def grant(self, records: int) -> None:
-        """The application takes so many more."""
+        """Add credit of the application."""
         self._withheld += records
 
     def dispatched(self, records: int, size: int) -> None:
-        """So many were handed out; they are to be sent."""
+        """Count dispatched records, and their bytes as unsent."""
         self._released -= records
         self._unsent_bytes += size
         self._record_bytes = max(size // records, 1)
 
     def sent(self, size: int) -> None:
-        """So much waits no longer, of what came."""
+        """Subtract bytes that were sent or dropped from the unsent bytes."""
         self._unsent_bytes -= size
 
     def release(self) -> int:
-        """How much more is to be passed on, which it is by asking."""
+        """Release credit and return it: the number of further records that the core may dispatch."""
         room = UNSENT_BYTES_MAX - self._unsent_bytes - self._released * self._record_bytes
-        # However large records are, one at a time must go.
+        # One record may always be dispatched, whatever its size.
         least = 0 if self._released or self._unsent_bytes else 1
         records = min(self._withheld, max(room // self._record_bytes, least))
         self._withheld -= records

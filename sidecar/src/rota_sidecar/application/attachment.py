@@ -1,7 +1,8 @@
 """
-One application that is attached: what it is told, what it is handed, how much it takes, and how it ended.
+An attached application: its events, its records, its credit, and the end of the attachment.
 
-`streams` and `calls` speak for it; deliveries speak to it, and are never held up by it.
+`streams` and `calls` pass on its requests. The delivery driver calls it through the interface `Application`, and never
+waits for it.
 """
 
 import asyncio
@@ -30,32 +31,36 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 
-# That were not read yet. An application that is wrong so often, and does not look, is not held up for long.
+# Limit of unread refusals. An application that ignores this many ends its attachment.
 REFUSALS_MAX = 10_000
 REFUSALS_PER_MESSAGE = 1_000
 
 
 class Attachment(Application):
-    """To be made on a running loop."""
+    """
+    Must be created on a running loop.
+
+    Invariant: at most one stream or poll consumes its records; it ends once, and the first reason counts.
+    """
 
     def __init__(
         self, deliveries: Deliveries, slicer: BatchSlicer, *, reads_itself: bool, takes_errors: bool
     ) -> None:
         self.reads_itself = reads_itself
         self._takes_errors = takes_errors
-        # Given by the deliveries.
+        # Set after the attachment, by the delivery driver.
         self.session = 0
-        # Its last word came: it goes in good order.
+        # True after a goodbye.
         self.is_clean = False
         self.event_queue = EventQueue()
-        # Of the last ASSIGNED: that of the present generation.
+        # The tenure of the last ASSIGNED event: that of the current generation.
         self.tenure: Tenure | None = None
         self._deliveries = deliveries
         self._outgoing = Outgoing(slicer)
         self._allowance = Allowance()
         self._refusals: deque[do.Refuse] = deque()
         self._news = asyncio.Event()
-        # Who takes the records now: a Deliver stream, or a Poll that waits.
+        # What consumes the records now, a Deliver stream or a Poll; empty: nothing.
         self._taker = ""
         self._ended: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
 
@@ -66,7 +71,7 @@ class Attachment(Application):
         if event.kind is do.Kind.ASSIGNED:
             self.tenure = event.tenure
         else:
-            # What has no verdict yet goes back: then it need not be sent either.
+            # Records without a verdict are delivered again elsewhere, so unsent ones are dropped.
             self._drop(self._outgoing.drop(lambda part: part.partition in event.partitions))
         try:
             self.event_queue.put(event, self._deliveries.now_ms())
@@ -95,7 +100,7 @@ class Attachment(Application):
         if len(self._refusals) > REFUSALS_MAX:
             self.end(
                 resource_exhausted(
-                    f"{REFUSALS_MAX} judgements were refused, and nobody reads why: attach anew"
+                    f"{REFUSALS_MAX} judgements were refused and the refusals not read; attach again"
                 )
             )
 
@@ -106,48 +111,48 @@ class Attachment(Application):
     # -------------------------------------------------------------------------------------------- from the application
 
     def acknowledge(self, event_id: int) -> None:
-        """It has done what an event asked for. Raises a Refusal."""
+        """Handle the acknowledgement of an event. Raises a Refusal."""
         event = self.event_queue.acknowledged(event_id)
         if event is not None:
             self._deliveries.on_application_event(on.Acknowledged(event))
 
     def grant(self, records: int) -> None:
-        """It takes so many more. Raises a Refusal."""
+        """Add credit. Raises a Refusal."""
         if self._allowance.outstanding + records > CREDIT_MAX:
             raise invalid_argument(
-                f"{records} more records of credit would be more than {CREDIT_MAX}: give it as records are done"
+                f"{records} more records of credit exceed the limit of {CREDIT_MAX}; grant credit as records are processed"
             )
         self._allowance.grant(records)
         self._release_credit()
 
     def on_verdicts(self, judgements: Sequence[pb.DeliverRequest.Judgement]) -> None:
-        """Its verdicts."""
+        """Post verdicts of the application."""
         self._deliveries.on_application_event(judged_of(judgements))
 
     def drop_void(self, partitions: frozenset[Partition], delivery_epoch: int) -> None:
-        """It has sought elsewhere: what was handed out up to this ledger, and has not left yet, never does."""
+        """Drop unsent records of the partitions up to this delivery epoch, because the application has sought elsewhere."""
         self._drop(self._outgoing.drop(lambda part: _is_void(part, partitions, delivery_epoch)))
 
     # -------------------------------------------------------------------------------------------- to the application
 
     def begin(self, taker: str) -> None:
-        """Somebody takes the records from now on. Raises a Refusal."""
+        """Begin to consume records, as a Deliver stream or a Poll. Raises a Refusal."""
         if self._taker:
             raise failed_precondition(
-                f"a {self._taker} takes the records of this attachment already: one takes them at a time"
+                f"a {self._taker} consumes the records of this attachment already; use one at a time"
             )
         if self.reads_itself:
             raise failed_precondition(
-                "this application reads by itself: attach without reads_itself to get records"
+                "this application reads records itself; attach without reads_itself to get records"
             )
         self._taker = taker
 
     def finish(self) -> None:
-        """Nobody takes them any more."""
+        """End the consumption of records by a stream or poll."""
         self._taker = ""
 
     async def next(self) -> pb.DeliverResponse:
-        """What there is for the stream, as soon as there is something."""
+        """Return the next message of the Deliver stream, as soon as there is one: refusals first, then records."""
         while True:
             self._news.clear()
             if self._refusals:
@@ -160,7 +165,7 @@ class Attachment(Application):
             await self._news.wait()
 
     async def poll(self, records_max: int, within_s: float) -> Sequence[pb.PartitionRecords]:
-        """Up to so many records, as soon as there are any; none when none come in time."""
+        """Return up to `records_max` records, as soon as there are any; none after `within_s` seconds."""
         self.grant(max(records_max - self._allowance.outstanding - self._outgoing.records, 0))
         try:
             async with asyncio.timeout(within_s):
@@ -175,13 +180,13 @@ class Attachment(Application):
     # -------------------------------------------------------------------------------------------- its end
 
     def end(self, refusal: Refusal | None) -> None:
-        """It is over, in good order or because of this; the first word counts."""
+        """End the attachment, cleanly (None) or with a refusal; later calls have no effect."""
         if not self._ended.done():
             self._ended.set_result(refusal)
 
     @property
     def ended(self) -> "asyncio.Future[Refusal | None]":
-        """Why, or None for an end in good order."""
+        """The refusal with which the attachment ended; None: it ended cleanly."""
         return self._ended
 
     # --------------------------------------------------------------------------------------------
@@ -200,7 +205,7 @@ class Attachment(Application):
     def _drop(self, dropped: tuple[int, int]) -> None:
         records, size = dropped
         if records:
-            # The application gave credit for records that it sees, not for these.
+            # Dropped records give their credit back: the application granted it for records that it gets.
             self._allowance.sent(size)
             self._allowance.grant(records)
             self._release_credit()

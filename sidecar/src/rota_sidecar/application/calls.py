@@ -1,8 +1,8 @@
 """
-The application's calls that are one request and one answer, as far as they are about deliveries and not about gRPC.
+The application's unary calls, without gRPC: each one calls the delivery driver and builds the response.
 
-Used by `service`, after `gate` has seen that the request is well formed. Raises Refusal, Unreachable and Refused, which
-`gate` puts into gRPC's words.
+Used by `service`, after `validation_interceptor` has validated the request. Raises Refusal, Unreachable and Refused, which
+the interceptor turns into gRPC statuses. `within_s` is the time limit of a call in seconds.
 """
 
 import asyncio
@@ -39,27 +39,27 @@ NONE = coordinator_pb2.NONE
 
 
 class Calls:
-    """Behind each of them the deliveries decide."""
+    """The unary calls of one service. Stateless: the delivery driver holds the state."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
 
-    # -------------------------------------------------------------------------------------------- what is wanted
+    # -------------------------------------------------------------------------------------------- subscription and records
 
     async def subscribe(self, request: pb.SubscribeRequest, within_s: float) -> pb.SubscribeResponse:
-        """Other topics, or none."""
+        """Subscribe to other topics, or to none."""
         async with time_limit(within_s):
             await self._deliveries.subscribe(list(request.topics), request.pattern)
         return pb.SubscribeResponse()
 
     async def assign(self, request: pb.AssignRequest, within_s: float) -> pb.AssignResponse:
-        """These partitions, outside of the group's assignment."""
+        """Assign partitions manually."""
         async with time_limit(within_s):
             await self._deliveries.assign(partitions_of(request.partitions))
         return pb.AssignResponse()
 
     async def poll(self, attachment: Attachment, request: pb.PollRequest, within_s: float) -> pb.PollResponse:
-        """Records, as soon as there are any."""
+        """Return records as soon as there are any; none after the time limit."""
         wait_s = min(request.max_wait_ms / 1000, within_s)
         attachment.begin("Poll")
         polling = asyncio.create_task(attachment.poll(request.max_records, wait_s))
@@ -78,7 +78,7 @@ class Calls:
     # -------------------------------------------------------------------------------------------- what is done
 
     async def commit(self, request: pb.CommitRequest, within_s: float) -> pb.CommitResponse:
-        """Durably, before it answers."""
+        """Commit offsets; returns after they are stored durably."""
         asked = asked_of(request.offsets)
         event = on.CommitRequested(0, asked or None, request.tenure.number)
         return committed_to(await self._ask(event, within_s), asked)
@@ -86,7 +86,7 @@ class Calls:
     async def seek(
         self, attachment: Attachment | None, request: pb.SeekRequest, within_s: float
     ) -> pb.SeekResponse:
-        """Read on from elsewhere."""
+        """Seek, and drop unsent records of the partitions."""
         offsets = {partition_of(each.partition): each.offset for each in request.offsets}
         answer = await self._ask(on.SeekRequested(0, offsets), within_s)
         if attachment is not None:
@@ -97,19 +97,19 @@ class Calls:
         )
 
     async def pause(self, request: pb.PauseRequest, within_s: float) -> pb.PauseResponse:
-        """Hand out nothing of these."""
+        """Pause partitions."""
         answer = await self._ask(on.PauseRequested(0, partitions_of(request.partitions)), within_s)
         return pb.PauseResponse(error_code=error_of(answer), message=answer.message)
 
     async def resume(self, request: pb.ResumeRequest, within_s: float) -> pb.ResumeResponse:
-        """Go on with these."""
+        """Resume partitions."""
         answer = await self._ask(on.ResumeRequested(0, partitions_of(request.partitions)), within_s)
         return pb.ResumeResponse(error_code=error_of(answer), message=answer.message)
 
-    # -------------------------------------------------------------------------------------------- what is known here
+    # -------------------------------------------------------------------------------------------- state of the sidecar
 
     def position(self, request: pb.PositionRequest) -> pb.PositionResponse:
-        """The offset of the first record of each without a verdict; -1 without an error: not known yet."""
+        """Return the offset of the first record of each partition without a verdict; -1 without an error: not known yet."""
         held, positions = self._deliveries.held, self._deliveries.positions
         return pb.PositionResponse(
             offsets=[
@@ -119,7 +119,7 @@ class Calls:
         )
 
     def assignment(self, attachment: Attachment | None) -> pb.AssignmentResponse:
-        """What is assigned, and what of it is paused."""
+        """Return the assigned and the paused partitions, and the newest tenure."""
         held = self._deliveries.held
         tenures: list[Tenure] = [*held.values()]
         if attachment is not None and attachment.tenure is not None:
@@ -131,10 +131,10 @@ class Calls:
             tenure=None if newest is None else tenure_to(newest),
         )
 
-    # -------------------------------------------------------------------------------------------- what engines know
+    # -------------------------------------------------------------------------------------------- lookups at the backend
 
     async def committed(self, request: pb.CommittedRequest, within_s: float) -> pb.CommittedResponse:
-        """What is committed, by whom ever."""
+        """Return the committed offsets of the group, of all its members."""
         partitions = named(request.partitions)
         if not partitions:
             return pb.CommittedResponse()
@@ -147,14 +147,14 @@ class Calls:
     async def beginning_offsets(
         self, request: pb.BeginningOffsetsRequest, within_s: float
     ) -> pb.BeginningOffsetsResponse:
-        """The first records."""
+        """Return the log start offsets."""
         partitions = named(request.partitions)
         bounds = await self._bounds(partitions, within_s)
         starts = {each: found.start for each, found in bounds.items()}
         return pb.BeginningOffsetsResponse(offsets=listed(partitions, starts, UNKNOWN))
 
     async def end_offsets(self, request: pb.EndOffsetsRequest, within_s: float) -> pb.EndOffsetsResponse:
-        """Behind the last records that readers may see."""
+        """Return the end offsets: with read_committed, the last stable offsets."""
         partitions = named(request.partitions)
         bounds = await self._bounds(partitions, within_s)
         ends = {each: found.end for each, found in bounds.items()}
@@ -163,7 +163,7 @@ class Calls:
     async def offsets_for_times(
         self, request: pb.OffsetsForTimesRequest, within_s: float
     ) -> pb.OffsetsForTimesResponse:
-        """The first records at or after points in time; -1 where there is none."""
+        """Return the offsets of the first records at or after timestamps; -1 if there is none."""
         times = {partition_of(each.partition): each.timestamp_ms for each in request.times}
         found = await self._deliveries.records.at_times(times, within_s) if times else {}
         return pb.OffsetsForTimesResponse(
@@ -176,7 +176,7 @@ class Calls:
         )
 
     async def partitions(self, request: pb.PartitionsRequest, within_s: float) -> pb.PartitionsResponse:
-        """Of one topic."""
+        """Return the partitions of a topic."""
         count = await self._deliveries.partitions_of(request.topic, within_s)
         if count is None:
             return pb.PartitionsResponse(error_code=UNKNOWN)
@@ -194,22 +194,22 @@ class Calls:
 
 @asynccontextmanager
 async def time_limit(within_s: float) -> AsyncIterator[None]:
-    """What takes longer is waited for no more; it may still be done. Raises a Refusal."""
+    """Limit the time of a request, which may still take effect later. Raises a Refusal."""
     try:
         async with asyncio.timeout(within_s):
             yield
     except TimeoutError:
-        message = f"no answer within {within_s:.3g} s: it may be done later, ask for what there is then"
+        message = f"no answer within {within_s:.3g} s; the request may still take effect, query the state before a retry"
         raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, message) from None
 
 
 def named(partitions: Sequence[pb.TopicPartition]) -> Sequence[Partition]:
-    """In the order in which they were asked about."""
+    """Convert partitions; their order stays."""
     return [partition_of(each) for each in partitions]
 
 
 def listed(
     partitions: Sequence[Partition], offsets: Mapping[Partition, int], missing: Error
 ) -> list[pb.PartitionOffset]:
-    """The offset of each, or this error."""
+    """Return the offset of each partition, or the error `missing`."""
     return [offset_to(each, offsets.get(each), missing) for each in partitions]

@@ -1,8 +1,8 @@
 """
-A record as a CloudEvent in HTTP's binary mode: what is known of it stands in headers, its value is the body.
+Records as CloudEvents in HTTP's binary mode: the attributes are headers, the record's value is the body.
 
-Used by `http_delivery`. Bytes that a header cannot carry are percent-encoded, as the HTTP binding of CloudEvents says;
-those of a key or a header that are no UTF-8 too, so that nothing is lost.
+Used by `http_delivery`. Bytes that a header cannot carry are percent-encoded, as the HTTP binding of CloudEvents requires;
+bytes of keys and headers that are not UTF-8 as well, so that they are preserved.
 """
 
 from datetime import UTC, datetime
@@ -15,21 +15,21 @@ from rota_sidecar.core.member.partitions import Partition
 TYPE = "dev.rota.record"
 CONTENT_TYPE = "content-type"
 OPAQUE = "application/octet-stream"
-# Of all names and values together; most servers take no more.
+# Limit of all header names and values together; most servers accept no more.
 HEAD_BYTES_MAX = 32 << 10
-# All that can be printed, but no space, quotation mark or percent sign.
+# The characters that are not percent-encoded: all printable ones except space, quotation mark and percent sign.
 PLAIN = "".join(map(chr, range(0x21, 0x7F))).replace('"', "").replace("%", "")
-# What the name of a header may have beside letters and digits, and no percent sign.
+# Characters of a header's name beside letters and digits, without the percent sign.
 TOKEN = "!#$&'*+-.^_`|~"
 YEAR_10000_MS = 253_402_300_800_000
 
 
 class TooLarge(ValueError):
-    """It has more to say than fits before a body; one sentence."""
+    """The headers of a record exceed the limit."""
 
 
 class Record(NamedTuple):
-    """One, out of its columns."""
+    """A record, taken out of its columns."""
 
     key: bytes | None
     value: bytes | None
@@ -38,14 +38,14 @@ class Record(NamedTuple):
 
 
 class Event(NamedTuple):
-    """As it is posted."""
+    """Headers and body of an HTTP request."""
 
     headers: list[tuple[str, str]]
     body: bytes
 
 
 def record_at(columns: Columns, index: int, base_timestamp_ms: int) -> Record:
-    """That of one place."""
+    """Return the record at an index of the columns."""
     return Record(
         None if columns.keys is None else columns.keys[index],
         None if columns.values is None else columns.values[index],
@@ -55,7 +55,7 @@ def record_at(columns: Columns, index: int, base_timestamp_ms: int) -> Record:
 
 
 def event_of(partition: Partition, offset: int, record: Record, deliveries: int) -> Event:
-    """The record, as it is posted. Raises TooLarge."""
+    """Convert a record into a CloudEvent. Raises TooLarge."""
     headers = [
         ("ce-specversion", "1.0"),
         ("ce-id", f"{partition.topic}/{partition.number}/{offset}"),
@@ -80,14 +80,12 @@ def event_of(partition: Partition, offset: int, record: Record, deliveries: int)
         headers.append((CONTENT_TYPE, content_type if is_plain else OPAQUE))
     size = sum(len(name) + len(text) for name, text in headers)
     if size > HEAD_BYTES_MAX:
-        raise TooLarge(
-            f"its key and headers take {size} bytes, and {HEAD_BYTES_MAX} fit into an HTTP request"
-        )
+        raise TooLarge(f"its key and headers have {size} bytes; an HTTP request has at most {HEAD_BYTES_MAX}")
     return Event(headers, record.value or b"")
 
 
 def time_of(timestamp_ms: int) -> list[tuple[str, str]]:
-    """When it was written; nothing where that is not known, or no time at all."""
+    """Return the header with the record's timestamp; empty if it is unknown or out of range."""
     if not 0 <= timestamp_ms < YEAR_10000_MS:
         return []
     text = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,8 @@
 """
-Events on their way to the application, and its acknowledgements back.
+Events for the application, and its acknowledgements. Used by `attachment`.
 
-Used by `attachment`. An event about very many partitions is told in several, so that each fits into a message; the core
-hears one acknowledgement, when all of them have theirs.
+An event about very many partitions is split into several, so that each fits into a message; the delivery core gets one
+acknowledgement, after the application has acknowledged all of them.
 """
 
 import asyncio
@@ -13,24 +13,24 @@ from rota_sidecar.application.refusals import failed_precondition, resource_exha
 from rota_sidecar.application.translating import errors_to, events_to
 from rota_sidecar.core.delivery import actions as do
 
-# With names of 249 characters they take 3 MiB.
+# 3 MiB with topic names of 249 characters.
 PARTITIONS_PER_EVENT = 10_000
-# Not read yet, or not acknowledged. Nobody is rebalanced so often in the time that an application has for it.
+# Limit of events that are unsent or unacknowledged: far more rebalances than an application has time for.
 EVENTS_MAX = 1_000
 
 
 class EventQueue:
-    """Of one attachment. Ids begin with 1."""
+    """The FIFO queue of one attachment. Invariant: event ids begin with 1 and increase by 1; at most `EVENTS_MAX` events wait."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[pb.AttachResponse] = asyncio.Queue()
         self._last_id = 0
-        # The core's event of each that is to be acknowledged, and how many of it still are.
+        # The core's event of each unacknowledged event, and the number of unacknowledged parts of each of the core's events.
         self._events: dict[int, int] = {}
         self._parts: Counter[int] = Counter()
 
     def put(self, event: do.AssignmentEvent, now_ms: int) -> None:
-        """After all others. Raises a Refusal when nobody reads or acknowledges them."""
+        """Enqueue an event. Raises a Refusal if too many events are unsent or unacknowledged."""
         for message in events_to(event, now_ms, PARTITIONS_PER_EVENT):
             self._last_id += 1
             message.event.event_id = self._last_id
@@ -41,7 +41,7 @@ class EventQueue:
         self._check_bound()
 
     def put_error(self, error: do.PartitionError) -> None:
-        """After all events. Raises a Refusal when nobody reads them."""
+        """Enqueue an error of partitions. Raises a Refusal if too many events are unsent."""
         for message in errors_to(error, PARTITIONS_PER_EVENT):
             self._waiting.put_nowait(message)
         self._check_bound()
@@ -49,18 +49,17 @@ class EventQueue:
     def _check_bound(self) -> None:
         if max(self._waiting.qsize(), len(self._events)) > EVENTS_MAX:
             raise resource_exhausted(
-                f"{EVENTS_MAX} events wait for the application: read them, and acknowledge each one, in an attachment "
-                "that is opened anew"
+                f"{EVENTS_MAX} events wait for the application; attach again, read the events and acknowledge each one"
             )
 
     async def next(self) -> pb.AttachResponse:
-        """What is to be told now."""
+        """Return the next message, as soon as there is one."""
         return await self._waiting.get()
 
     def acknowledged(self, event_id: int) -> int | None:
-        """The core's event that is acknowledged by that, if one is. Raises a Refusal."""
+        """Take an acknowledgement; return the core's event if all its parts are acknowledged. Raises a Refusal."""
         if not 1 <= event_id <= self._last_id:
-            raise failed_precondition(f"there was no event {event_id}: acknowledge the event_id of an event")
+            raise failed_precondition(f"unknown event {event_id}; acknowledge the event_id of an event")
         event = self._events.pop(event_id, None)
         if event is None:
             return None

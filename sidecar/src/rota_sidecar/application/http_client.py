@@ -1,8 +1,8 @@
 """
-Posts to one URL over connections that are kept. Used by `http_delivery`.
+An HTTP/1.1 client for POST requests to one URL, with keep-alive connections. Used by `http_delivery`.
 
-Requests are written here, answers are read by httptools, which is Node's parser. Measured with 64 posts of 100 bytes at a
-time to a server on loopback, beside an event loop alone:
+It writes requests itself and parses responses with httptools, which is Node's parser. Measured with 64 concurrent posts of
+100 bytes to a server on loopback, compared with an event loop alone:
 
     httptools over asyncio's streams   42 µs of CPU each   + 0.3 MB, + 0 ms to import
     h11 over asyncio's streams        162 µs               + 0.4 MB, + 20 ms
@@ -10,7 +10,7 @@ time to a server on loopback, beside an event loop alone:
     aiohttp                           185 µs               + 15 MB, + 285 ms
     httpx                           3,674 µs               + 6 MB, + 80 ms
 
-A sidecar is to take 64 MB and start at once, so it is the first.
+A sidecar has 64 MB and starts at once, hence the first.
 """
 
 import asyncio
@@ -22,48 +22,48 @@ from rota_sidecar.application.http_verdicts import EXCERPT_LENGTH_MAX, Answer
 from rota_sidecar.config.urls import Url
 
 READ_BYTES = 64 << 10
-# Of a status and its headers; beyond it there is no answer.
+# Limit of status line and headers; a larger head is an error.
 HEAD_BYTES_MAX = 64 << 10
-# What comes beyond it is not waited for.
+# Limit of the body; the rest is not read.
 BODY_BYTES_MAX = 1 << 20
-# In UTF-8.
+# UTF-8 has at most 4 bytes a character.
 EXCERPT_BYTES_MAX = EXCERPT_LENGTH_MAX * 4
 INFORMATIONAL = range(100, 200)
 
 
 class NotThere(Exception):
-    """Nobody listens; one sentence. Nothing was sent."""
+    """The endpoint accepts no connection. Nothing was sent."""
 
 
 class NoAnswer(Exception):
-    """It was sent, and may have arrived; one sentence."""
+    """The request was sent and has no valid response; it may have been processed."""
 
 
 class HttpClient:
-    """To be used on one loop. Has as many connections as there were posts at a time."""
+    """Must be used on one loop. Invariant: a connection has at most one request in flight; idle ones are reused."""
 
     def __init__(self, url: Url) -> None:
         self._url = url
         self._idle: list[_Connection] = []
 
     async def dial(self) -> None:
-        """See whether somebody listens there. Raises NotThere."""
+        """Open a connection, to check that the endpoint accepts it. Raises NotThere."""
         self._keep(await self._connect())
 
     async def post(self, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
-        """The answer, however long it takes. Raises NotThere, NoAnswer."""
+        """Post and return the response, without a timeout. Raises NotThere, NoAnswer."""
         request = self._request(headers, body)
         while self._idle:
             try:
                 return await self._exchange(self._idle.pop(), request)
             except _Stale:
-                # It was closed while nobody used it. Should it have been this request that closed it, the record is
-                # delivered twice, which is what every retry does.
+                # The endpoint closed the idle connection. If it closed it because of this request, the record is delivered
+                # twice, as with every retry.
                 continue
         return await self._exchange(await self._connect(), request)
 
     def close(self) -> None:
-        """End all connections."""
+        """Close the idle connections."""
         for connection in self._idle:
             connection.abort()
         self._idle.clear()
@@ -74,7 +74,9 @@ class HttpClient:
             streams = await asyncio.open_connection(url.host, url.port, ssl=url.is_tls or None)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise NotThere(f"{url.authority} cannot be reached ({reason}): see whether it listens") from None
+            raise NotThere(
+                f"{url.authority} cannot be reached ({reason}); check that the application is running"
+            ) from None
         return _Connection(*streams)
 
     async def _exchange(self, connection: "_Connection", request: bytes) -> Answer:
@@ -86,7 +88,7 @@ class HttpClient:
                 f"{self._url.authority} ended the connection ({error.strerror or error})"
             ) from None
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise NoAnswer(f"{self._url.authority} answered with what is no HTTP/1 ({error})") from None
+            raise NoAnswer(f"{self._url.authority} sent an invalid HTTP/1 response ({error})") from None
         finally:
             if is_reusable:
                 self._keep(connection)
@@ -106,25 +108,25 @@ class HttpClient:
 
 
 class _Stale(Exception):
-    """A connection that was kept is over; nothing came on it."""
+    """An idle connection was closed before any byte of a response."""
 
 
 class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        # For a while nobody used it.
+        # True after the first time that it was idle.
         self.was_kept = False
 
     def abort(self) -> None:
-        """End it."""
+        """Close the connection at once."""
         self._writer.transport.abort()
 
     async def exchange(self, request: bytes) -> tuple[Answer, bool]:
-        """The answer, and whether there may be another request. Raises _Stale, NoAnswer, OSError, HttpParserError."""
+        """Return the response, and true if the connection is reusable. Raises _Stale, NoAnswer, OSError, HttpParserError."""
         if self.was_kept and self._reader.at_eof():
             raise _Stale
-        # Not drained: who answers before all was sent is heard. What waits is a record, and bounded as such.
+        # Not drained: the endpoint may respond before all is sent. The buffer is one record, whose size is limited.
         self._writer.write(request)
         reading = _Reading()
         while not reading.is_over:
@@ -142,7 +144,7 @@ class _Connection:
 
 
 class _Reading:
-    """One answer, from its first byte to its last; httptools calls what begins with `on_`."""
+    """A response in progress; httptools calls the methods that begin with `on_`."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -157,12 +159,12 @@ class _Reading:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything came."""
+        """True after the first byte."""
         return self._bytes > 0
 
     @property
     def answer(self) -> Answer:
-        """Once it is over."""
+        """The response; complete when `is_over`."""
         return Answer(
             self._status,
             self._phrase.decode("latin-1"),
@@ -172,25 +174,25 @@ class _Reading:
         )
 
     def feed(self, data: bytes) -> None:
-        """What came; nothing: the other side has closed. Raises NoAnswer, HttpParserError."""
+        """Parse the next bytes; none: the endpoint has closed the connection. Raises NoAnswer, HttpParserError."""
         if not data:
             self._end_of_connection()
             return
         self._bytes += len(data)
         self._parser.feed_data(data)
         if not self._has_head and self._bytes > HEAD_BYTES_MAX:
-            raise NoAnswer(f"the head of the answer has more than {HEAD_BYTES_MAX} bytes")
+            raise NoAnswer(f"the head of the response has more than {HEAD_BYTES_MAX} bytes")
         if self._bytes > HEAD_BYTES_MAX + BODY_BYTES_MAX:
             self.is_over = True
 
     def _end_of_connection(self) -> None:
         has_length = {b"content-length", b"transfer-encoding"} & self._headers.keys()
         if not self._has_head or has_length:
-            raise NoAnswer("the connection was closed before the answer was complete")
+            raise NoAnswer("the connection was closed before the response was complete")
         self.is_over = True
 
     def on_message_begin(self) -> None:
-        # Of the answer that a status like 100 has announced; or of one that nobody has asked for.
+        # The final response after an informational one, or an unrequested one.
         self.may_go_on = False
         if not self.is_over:
             self._headers.clear()

@@ -1,8 +1,8 @@
 """
-Delivers to an application that only speaks HTTP: each record is a POST, and its answer is the verdict.
+Delivers records to an HTTP endpoint: each record is a POST, and the response is its verdict.
 
-Put together by `serving` in the place of the gRPC service. To deliveries it is an application like any other, which takes
-as many records as may be in work at a time, and begins each at once.
+Created by `process/listeners.py` instead of the gRPC service. The delivery driver sees an application that grants credit
+for `concurrency` records and processes all of them at the same time.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of
 
-# An event for the event log: its name, and one sentence.
+# Writes an event to the event log: its name and its message.
 LogEvent = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """To whom, and how patiently."""
+    """The URL and the timeouts of requests, in seconds."""
 
     url: str
     timeout_s: float = 30
-    # Where nobody listens, dial again so soon.
+    # The pause between two connection attempts.
     redial_s: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A record, and where it lies."""
+    """A record to post: its batch and its offset."""
 
     delivery_epoch: int
     partition: Partition
@@ -51,7 +51,11 @@ class Post:
 
 
 class HttpDelivery(Application):
-    """To be made and run on a running loop, with a URL that has no problem."""
+    """
+    Must be created and run on a running loop, with a valid URL.
+
+    Invariant: credit granted and posts in flight together are at most `concurrency`, as it was at the last grant.
+    """
 
     def __init__(
         self, deliveries: Deliveries, slicer: BatchSlicer, settings: HttpSettings, log_event: LogEvent
@@ -61,7 +65,7 @@ class HttpDelivery(Application):
         self._settings = settings
         self._log_event = log_event
         self._client = HttpClient(url_of(settings.url))
-        # Granted, and not used yet.
+        # Granted and not used.
         self._credit = 0
         self._posts: set[asyncio.Task[None]] = set()
         self._busy: Counter[Partition] = Counter()
@@ -70,9 +74,10 @@ class HttpDelivery(Application):
 
     async def run(self) -> None:
         """
-        Deliver until the sidecar ends it. Begins when somebody listens there: until then no record counts as delivered.
+        Deliver until the sidecar stops. Attaches once the endpoint accepts connections: until then no record counts as
+        delivered.
 
-        Raises AttachedAlready, and what nobody expected.
+        Raises AttachedAlready, and unexpected exceptions of posts.
         """
         try:
             await self._wait_for_listener()
@@ -99,12 +104,12 @@ class HttpDelivery(Application):
             case do.Kind.ASSIGNED:
                 self._deliveries.on_application_event(on.Acknowledged(event.event_id))
             case do.Kind.REVOKED:
-                # At its deadline, with posts under way.
+                # Revoked at the deadline, with posts in flight.
                 self._revoking = [each for each in self._revoking if each.partitions - event.partitions]
 
     @override
     def report(self, error: do.PartitionError) -> None:
-        """The event log has it; a POST has no place for it."""
+        """Do nothing: a POST cannot report it, and the event log has it."""
 
     @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
@@ -181,7 +186,7 @@ class HttpDelivery(Application):
             return Outcome(Verdict.RETRY, f"no answer within {self._settings.timeout_s:g} s")
 
     async def _posted(self, headers: Sequence[tuple[str, str]], body: bytes) -> Outcome:
-        """Within the time of a call it is dialled again and again: an application that restarts costs no retries."""
+        """Post a record. Failed connections are retried until the timeout, so that a restart of the endpoint costs no delivery."""
         while True:
             try:
                 return outcome_of(await self._client.post(headers, body))
@@ -206,14 +211,14 @@ class HttpDelivery(Application):
                 return
 
     def _grant(self) -> None:
-        """As many as may be in work at a time, which may have changed."""
+        """Grant credit up to `concurrency`, which may have changed."""
         records = self._deliveries.config.concurrency - len(self._posts) - self._credit
         if records > 0:
             self._credit += records
             self._deliveries.on_application_event(on.Credit(records))
 
     def _acknowledge_idle(self) -> None:
-        """Say which revoked partitions have nothing under way any more."""
+        """Acknowledge revocations whose partitions have no posts in flight."""
         free = [event for event in self._revoking if not any(map(self._busy.__getitem__, event.partitions))]
         for event in free:
             self._revoking.remove(event)

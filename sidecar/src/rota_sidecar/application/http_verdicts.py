@@ -1,9 +1,8 @@
 """
-What an HTTP answer means for a record. Used by `http_delivery`.
+The verdict for an HTTP response. Used by `http_delivery`.
 
-A record becomes a dead letter at once only where the answer is about the record itself. Everything else may be the fault
-of whoever answers, or of how it is set up; mending that must not cost records, so they are sent again, and become dead
-letters after the last retry.
+Only a status that blames the record itself makes it a dead letter at once. Every other error may come from the endpoint or
+its configuration; its correction must not cost records, so they are retried and become dead letters after the last retry.
 """
 
 from email.utils import parsedate_to_datetime
@@ -19,33 +18,33 @@ AT_FAULT = {
     HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 EXCERPT_LENGTH_MAX = 200
-# A record holds up its partition, or its key, while it waits.
+# A record delays its partition, or its key, while it waits.
 RETRY_AFTER_S_MAX = 3_600
 
 
 class Answer(NamedTuple):
-    """As far as it matters."""
+    """The parts of an HTTP response that determine the verdict."""
 
     status: int
     phrase: str = ""
-    # How the body begins.
+    # The first bytes of the body.
     excerpt: bytes = b""
     retry_after: str = ""
-    # By the clock of who answers.
+    # The Date header: the endpoint's clock.
     date: str = ""
 
 
 class Outcome(NamedTuple):
-    """What becomes of the record."""
+    """The verdict on a record, with its reason."""
 
     verdict: Verdict
     reason: str = ""
-    # None: by the group's backoff.
+    # None: the group's backoff applies.
     retry_after_ms: int | None = None
 
 
 def outcome_of(answer: Answer) -> Outcome:
-    """What becomes of the record that was answered so."""
+    """Return the verdict for a response."""
     if 200 <= answer.status < 300:
         return Outcome(Verdict.ACK)
     reason = reason_of(answer)
@@ -55,7 +54,7 @@ def outcome_of(answer: Answer) -> Outcome:
 
 
 def reason_of(answer: Answer) -> str:
-    """The status, and how the body begins, on one line."""
+    """Return the status and an excerpt of the body, on one line."""
     text = answer.excerpt.decode(errors="replace")
     parts = "".join(character if character.isprintable() else " " for character in text).split()
     status = f"{answer.status} {answer.phrase}".strip()
@@ -64,12 +63,12 @@ def reason_of(answer: Answer) -> str:
 
 
 def wait_ms(answer: Answer) -> int | None:
-    """What Retry-After asks for, as seconds or as a date; None when it asks for nothing that can be understood."""
+    """Return the wait of Retry-After in milliseconds, from seconds or a date; None: no valid value."""
     text = answer.retry_after.strip()
     if text.isascii() and text.isdecimal():
         return min(int(text[:9]), RETRY_AFTER_S_MAX) * 1000
     try:
-        # Both by the clock of who answers: ours need not agree with it.
+        # Both times are of the endpoint's clock, which may differ from the sidecar's.
         wait = parsedate_to_datetime(text) - parsedate_to_datetime(answer.date)
     except (ValueError, TypeError):
         return None

@@ -1,8 +1,9 @@
 """
-Where the application finds the sidecar: a private unix socket, or a port on loopback. Used by `serving`.
+The addresses of the service for the application: a private unix socket, or a port on loopback. Used by
+`process/listeners.py`, before the server starts.
 
-Whoever reaches the service may do everything that the group may, so nobody beyond the pod, and on a shared machine no
-other user, is let near it.
+A client that reaches the service may do everything that the group may. The addresses therefore exclude other pods and, on
+a shared machine, other users.
 """
 
 from pathlib import Path
@@ -17,36 +18,36 @@ UNIX = "unix:"
 
 def bind_port(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> str:
     """
-    HOST:PORT, on this machine only unless that is meant; the address, with its port if that was 0. Before the server starts.
+    Bind HOST:PORT and return it with the actual port. Only loopback addresses are allowed unless `insecure`.
 
     Raises BindError.
     """
     if not (is_loopback(address) or insecure):
         raise BindError(
-            f"{address} can be reached from other machines, and everybody there could use this group: "
-            "give 127.0.0.1:PORT, or a socket"
+            f"{address} can be reached from other machines, whose clients could use this group; "
+            "use 127.0.0.1:PORT or a unix socket"
         )
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:
         raise BindError(
-            f"{address} cannot be listened on: see who has that port, or name another one"
+            f"cannot bind {address}; check which process uses the port, or use another one"
         ) from None
     return f"{address.rpartition(':')[0]}:{port}"
 
 
 def bind_socket(server: grpc.aio.Server, path: Path) -> str:
-    """A socket that only this user opens; what to dial. Before the server starts. Raises BindError."""
+    """Bind a unix socket that only this user can open, and return its gRPC target. Raises BindError."""
     path = path.absolute()
     if problem := private_files.socket_problem(path):
         raise BindError(f"{UNIX}{path}: {problem}")
-    # The socket is private from its first moment: gRPC makes it right here, with what the mask leaves.
+    # The socket is private from the start: gRPC creates it here, with the permissions of the umask.
     with private_files.owner_only():
         try:
             server.add_insecure_port(f"{UNIX}{path}")
         except RuntimeError:
             raise BindError(
-                f"{UNIX}{path} cannot be listened on: see that this user may write there"
+                f"cannot bind {UNIX}{path}; check that this user may write to the folder"
             ) from None
     path.chmod(private_files.FILE_MODE)
     return f"{UNIX}{path}"

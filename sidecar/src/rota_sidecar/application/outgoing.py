@@ -1,8 +1,7 @@
 """
-Records that the application was handed, on their way into messages.
+The queue of dispatched records that are not sent yet, and their packing into messages. Used by `attachment`.
 
-Used by `attachment`. All that waits goes into one message, as far as it fits; a batch that alone is too large goes in
-parts.
+A message takes as many records as fit, in order of dispatch; a batch that is too large for a message is split.
 """
 
 from collections import deque
@@ -21,13 +20,13 @@ from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.engines.records import RecordBatch
 
 MESSAGE_BYTES_MAX = 4 << 20
-# Without the names and numbers around the batches; those are counted by what they can be at most.
+# Limit of the batches in a message; the rest is for the fields around them, counted with their maximum size.
 BATCHES_BYTES_MAX = MESSAGE_BYTES_MAX - (64 << 10)
 AROUND_BYTES = 512
 
 
 class Part(NamedTuple):
-    """A piece of what was handed out together."""
+    """A slice of one dispatch."""
 
     delivery_epoch: int
     partition: Partition
@@ -38,12 +37,12 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About so many bytes."""
+        """The approximate size in bytes."""
         batch = self.batch_slice.batch
         return batch.size * self.batch_slice.count // batch.count
 
     def cut(self, count: int) -> "tuple[Part, Part]":
-        """Its first records, and the others."""
+        """Split into the first `count` records and the others."""
         batch_slice = self.batch_slice
         at = batch_slice.first + count
         return (
@@ -53,17 +52,17 @@ class Part(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What goes into one message."""
+    """The content of one message."""
 
     partitions: Sequence[pb.PartitionRecords]
-    # What these, and those that could not be sent, were counted with when they came.
+    # The approximate bytes of these records and of those that cannot be sent, as counted when they were dispatched.
     size: int
-    # On records that nobody could ever send.
+    # Verdicts on records that cannot be sent.
     judgements: Sequence[on.Judgement]
 
 
 class Outgoing:
-    """In the order in which they were handed out."""
+    """Invariant: records are in order of dispatch, and each one is taken, dropped or in the queue."""
 
     def __init__(self, slicer: BatchSlicer) -> None:
         self._slicer = slicer
@@ -74,11 +73,11 @@ class Outgoing:
 
     @property
     def records(self) -> int:
-        """How many wait."""
+        """The number of queued records."""
         return sum(part.batch_slice.count for part in self._parts)
 
     def put(self, deliver: do.Deliver) -> tuple[int, int]:
-        """Send these after all others; how many records they are, and about how many bytes."""
+        """Enqueue a dispatch; return its number of records and its approximate bytes."""
         dispatch = deliver.dispatch
         parts = [
             Part(
@@ -95,14 +94,14 @@ class Outgoing:
         return dispatch.count, sum(part.size for part in parts)
 
     def drop(self, is_void: Callable[[Part], bool]) -> tuple[int, int]:
-        """Do not send these; how many records they were, and about how many bytes."""
+        """Remove matching parts; return their number of records and their approximate bytes."""
         void = [part for part in self._parts if is_void(part)]
         if void:
             self._parts = deque(part for part in self._parts if not is_void(part))
         return sum(part.batch_slice.count for part in void), sum(part.size for part in void)
 
     def take(self, records_max: int) -> Taken:
-        """As many as fit into a message, up to so many records."""
+        """Take the content of one message: as many records as fit, at most `records_max`."""
         found = _Filling()
         while self._parts and found.records < records_max:
             part = self._parts.popleft()
@@ -125,12 +124,12 @@ class Outgoing:
                 first, rest = part.cut(part.batch_slice.count // 2)
                 self._parts.extendleft((rest, first))
             else:
-                found.leave_out(part, f"with {size:,} bytes the record fits into no message of 4 MiB")
+                found.leave_out(part, f"the record has {size:,} bytes, too many for a message of 4 MiB")
         return found.taken()
 
 
 class _Filling:
-    """A message that is being filled."""
+    """A message in construction. Invariant: its batches have at most `BATCHES_BYTES_MAX` bytes."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -141,11 +140,11 @@ class _Filling:
         self._judgements: list[on.Judgement] = []
 
     def add(self, part: Part, batch: RecordBatch, size: int) -> None:
-        """It fits."""
+        """Append a part with its batch."""
         self.records += part.batch_slice.count
         self.bytes += size
         self._size += part.size
-        # Which records of a batch are not meant can be said of the first one only.
+        # Only the first batch of a group may begin before the records that are meant.
         if not self._goes_on(part) or batch.base_offset != part.batch_slice.first:
             self._partitions.append(
                 pb.PartitionRecords(
@@ -161,7 +160,7 @@ class _Filling:
         self._last = part
 
     def leave_out(self, part: Part, reason: str) -> None:
-        """It never fits, or is damaged."""
+        """Judge the records of a part as dead letters, because they are too large or damaged."""
         self._size += part.size
         self._judgements += [
             on.Judgement(
@@ -174,5 +173,5 @@ class _Filling:
         return Taken(self._partitions, self._size, self._judgements)
 
     def _goes_on(self, part: Part) -> bool:
-        """Whether it belongs to the same as the one before, by all that is said of both."""
+        """Return true if the part belongs to the group of the part before it: all fields except the slice are equal."""
         return self._last is not None and self._last[:-1] == part[:-1]

@@ -1,4 +1,4 @@
-"""Between the delivery's shell (`rota_sidecar.delivery.driver`) and whatever speaks with the application."""
+"""Interfaces between the delivery driver (`rota_sidecar.delivery.driver`) and the services for the application."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,100 +11,100 @@ from rota_sidecar.engines.records import Records
 
 
 class Application(Protocol):
-    """What an attached application is told. None of these may block or raise."""
+    """An attached application, as the delivery driver calls it. The methods neither block nor raise."""
 
     def on_assignment_event(self, event: do.AssignmentEvent) -> None:
-        """Something happens to partitions."""
+        """Notify the application of a change of its assignment."""
         ...
 
     def report(self, error: do.PartitionError) -> None:
-        """It gets no records of some partitions, for a reason to which it can react."""
+        """Report partitions of which the application gets no records, with an error to which it can react."""
         ...
 
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
-        """Records, as far as it gave credit."""
+        """Deliver records, no more than the application granted credit for."""
         ...
 
     def refuse(self, refusals: Sequence[do.Refuse]) -> None:
-        """It was wrong."""
+        """Return refused verdicts to the application."""
         ...
 
     def close(self, reason: str) -> None:
-        """The sidecar ends the attachment."""
+        """End the attachment, because the sidecar stops."""
         ...
 
 
 class AttachedAlready(Exception):
-    """There is an application: one sentence."""
+    """Another application is attached."""
 
 
 class Deliveries(Protocol):
-    """What applications can do; `rota_sidecar.delivery.driver.DeliveryDriver` is it."""
+    """The operations of an application; implemented by `rota_sidecar.delivery.driver.DeliveryDriver`."""
 
     @property
     def config(self) -> DeliveryConfig:
-        """As it is now."""
+        """The current settings."""
         ...
 
     @property
     def records(self) -> Records:
-        """For look-ups."""
+        """The backend's reader, for lookups of offsets."""
         ...
 
     def now_ms(self) -> int:
-        """The clock of the deadlines in what applications are told."""
+        """Return the time in milliseconds, on the clock of the deadlines in events."""
         ...
 
     def attach(
         self, application: Application, *, commits_itself: bool, reads_itself: bool, takes_many: bool
     ) -> int:
-        """Its session. Raises AttachedAlready."""
+        """Attach an application; return its session. Raises AttachedAlready."""
         ...
 
     def detach(self, session: int, *, clean: bool) -> None:
-        """It is gone; a second time changes nothing."""
+        """Detach a session; no effect the second time."""
         ...
 
     def on_application_event(self, event: on.Acknowledged | on.Credit | on.Judged | on.Reported) -> None:
-        """What the attached application says."""
+        """Post an event of the attached application."""
         ...
 
     async def ask(self, asked: "on.ApplicationRequest | on.ResetOffsets") -> do.Answer:
         """
-        The answer; the request's number is filled in here. Waits as long as the coordinator does, within the caller's
-        own deadline.
+        Post a request, whose number is set here, and return its answer. The caller sets the deadline: a commit waits as
+        long as the coordinator is unreachable.
         """
         ...
 
     async def subscribe(self, topics: Sequence[str], pattern: str) -> None:
-        """Want other topics; none at all: leave the group. Ends what was assigned by hand."""
+        """Subscribe to topics; no topics and no pattern: leave the group. Revokes manually assigned partitions."""
         ...
 
     async def assign(self, partitions: frozenset[Partition]) -> None:
-        """Read these outside of the group's assignment; leaves the group."""
+        """Assign these partitions manually; leaves the group."""
         ...
 
     async def committed(
         self, partitions: Sequence[Partition], within_s: float
     ) -> Mapping[Partition, on.Stored]:
-        """What is committed. Raises Unreachable, Refused."""
+        """Return the committed offsets of the group. Raises Unreachable, Refused."""
         ...
 
     async def partitions_of(self, topic: str, within_s: float) -> int | None:
-        """How many; None = there is no such topic. Raises Unreachable, Refused."""
+        """Return the number of partitions of a topic; None: it does not exist. Raises Unreachable, Refused."""
         ...
 
     @property
     def held(self) -> Mapping[Partition, Tenure]:
-        """What is assigned."""
+        """The assigned partitions with their tenures."""
         ...
 
     @property
     def paused(self) -> frozenset[Partition]:
-        """What was paused by the application."""
+        """The partitions that the application has paused."""
         ...
 
     @property
     def positions(self) -> Mapping[Partition, int]:
-        """The next offset that each partition hands out."""
+        """The offset of the first record of each partition without a verdict."""
         ...

@@ -1,10 +1,10 @@
-"""How a call of the application is refused: a gRPC status and one sentence. Raised everywhere here, sent by `gate`."""
+"""Refusals of the application's calls: a gRPC status and a message. Sent by `validation_interceptor`."""
 
 import grpc
 
 
 class Refusal(Exception):
-    """The call ends with this; nothing else of it was done."""
+    """The status with which a call ends; a refused call has no effect."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -12,15 +12,15 @@ class Refusal(Exception):
 
 
 def invalid_argument(message: str) -> Refusal:
-    """It can be nothing that this version knows."""
+    """Return a refusal of a request that is invalid in any state."""
     return Refusal(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def failed_precondition(message: str) -> Refusal:
-    """It could be right at another time."""
+    """Return a refusal of a request that is invalid in the current state."""
     return Refusal(grpc.StatusCode.FAILED_PRECONDITION, message)
 
 
 def resource_exhausted(message: str) -> Refusal:
-    """It would exceed a bound."""
+    """Return a refusal of a request that would exceed a limit."""
     return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, message)

@@ -1,8 +1,8 @@
 """
-The gRPC service that the application beside the sidecar uses: `rota.sidecar.v1.Consumer`.
+The gRPC service for the application beside the sidecar: `rota.sidecar.v1.Consumer`.
 
-Put together by `serving`, with a server that `listening` gives its addresses. Whoever reaches it may do everything: the
-socket is private, and the port is on loopback.
+Created by `process/listeners.py`, on a server whose addresses `listening` binds. Every client that reaches the service is
+authorized for everything; its socket is therefore private, and its port on loopback.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -25,30 +25,30 @@ from rota_sidecar.application.refusals import Refusal, failed_precondition
 from rota_sidecar.application.validation_interceptor import ApplicationInterceptor
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 
-# Calls at the same time; one application needs a few.
+# Limit of concurrent calls. An application needs a few.
 CALLS_MAX = 256
-# A call without a deadline of its own is not waited for for ever.
+# Time limit of a call without a deadline.
 WITHIN_S_MAX = 300
 KEEPALIVE_MS = 10_000
 OPTIONS = (
-    # gRPC itself refuses what is larger: RESOURCE_EXHAUSTED, with both sizes.
+    # gRPC itself rejects larger messages with RESOURCE_EXHAUSTED.
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-    # Without the second one a silent peer is noticed after a minute, whatever the first one says.
+    # Without the second option a silent peer is detected after a minute, whatever the first one is.
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
-    # Two sidecars on one port would each get half of an application.
+    # Otherwise two sidecars could share a port, and each would get some of the application's calls.
     ("grpc.so_reuseport", 0),
 )
 Context = grpc.aio.ServicerContext[Any, Any]
 Frames = AsyncIterator[Message | UndecodableRequest]
-# An event for the event log: its name, and one sentence.
+# Writes an event to the event log: its name and its message.
 LogEvent = Callable[[str, str], None]
 
 
 class ConsumerService(pb_grpc.ConsumerServicer):
-    """One application at a time."""
+    """Implements the Consumer service. Invariant: at most one application is attached."""
 
     def __init__(self, deliveries: Deliveries, slicer: BatchSlicer, log_event: LogEvent) -> None:
         self._deliveries = deliveries
@@ -79,7 +79,7 @@ class ConsumerService(pb_grpc.ConsumerServicer):
         except AttachedAlready as already:
             raise Refusal(grpc.StatusCode.ALREADY_EXISTS, str(already)) from None
         self._attachment = attachment
-        name = hello.client_id or "an application without a name"
+        name = hello.client_id or "an unnamed application"
         self._log_event("attached", f"{name} is attached")
         try:
             await streams.serve_attach(attachment, self._deliveries, requests, context.write)
@@ -157,31 +157,29 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     # --------------------------------------------------------------------------------------------
 
     def _attached(self, session: int) -> Attachment:
-        """The attachment of that session. Raises a Refusal."""
+        """Return the attachment of a session. Raises a Refusal."""
         if self._attachment is None or self._attachment.session != session:
-            raise failed_precondition(
-                f"no application is attached under session {session}: open Attach first"
-            )
+            raise failed_precondition(f"no application is attached with session {session}; open Attach first")
         return self._attachment
 
     def _detach(self, attachment: Attachment, name: str) -> None:
         self._attachment = None
         self._deliveries.detach(attachment.session, clean=attachment.is_clean)
-        message = "the Attach stream of this session ended: attach anew"
+        message = "the Attach stream of this session ended; attach again"
         attachment.end(Refusal(grpc.StatusCode.ABORTED, message))
-        reason = "said goodbye" if attachment.is_clean else "is gone without a goodbye"
+        reason = "said goodbye" if attachment.is_clean else "disconnected without a goodbye"
         self._log_event("detached", f"{name} {reason}")
 
 
 def within_s(context: Context) -> float:
-    """How long the caller waits, and we at most."""
-    # Its types do not say so, but without a deadline there is none.
+    """Return the time that is left for a call, in seconds, at most `WITHIN_S_MAX`."""
+    # None without a deadline, which gRPC's types do not declare.
     remaining_s: float | None = context.time_remaining()
     return WITHIN_S_MAX if remaining_s is None else min(remaining_s, WITHIN_S_MAX)
 
 
 def make_server(service: ConsumerService) -> grpc.aio.Server:
-    """A server with the service in it, not started and not listening yet."""
+    """Create a server with the service; it is neither bound nor started."""
     server = grpc.aio.server(
         interceptors=[ApplicationInterceptor()], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
     )

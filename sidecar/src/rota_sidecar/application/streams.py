@@ -1,8 +1,8 @@
 """
-The two streams of an application: Attach, by which it is there, and Deliver, by which records come.
+The two streams of an application: Attach, which lasts as long as its attachment, and Deliver, which carries records.
 
-Used by `service`. Losing Attach, or breaking Deliver, is the end of the application; deliveries give what it held to
-the next one. What an application says on one stream is heard in order; between the two there is no order.
+Used by `service`. The loss of Attach, or a failure of Deliver, ends the attachment; its records in flight are delivered
+again to the next application. Messages of one stream are handled in order; there is no order between the streams.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from rota_sidecar.application.refusals import Refusal, failed_precondition, inva
 from rota_sidecar.application.translating import attached_to, reported_of
 from rota_sidecar.application.validation_interceptor import checked
 
-# For the first message of a stream.
+# Timeout of the first message of a stream.
 HELLO_S = 10
 STREAM = "Deliver stream"
 
@@ -30,28 +30,28 @@ Write = Callable[[Message], Awaitable[None]]
 
 
 async def well_formed(frames: Frames, kind: type[Request]) -> AsyncIterator[Request]:
-    """What comes, message by message. Raises a Refusal at the first one that is wrong."""
+    """Yield the messages of a stream. Raises a Refusal at the first malformed one."""
     async for frame in frames:
         yield cast("Request", checked(frame))
 
 
 async def hello(requests: AsyncIterator[Request], method: str) -> Request:
-    """The first message. Raises a Refusal."""
+    """Receive the first message, which must be a hello. Raises a Refusal."""
     try:
         async with asyncio.timeout(HELLO_S):
             request = await anext(requests, None)
     except TimeoutError:
-        message = f"no hello came within {HELLO_S} s: begin {method} with one"
+        message = f"no hello within {HELLO_S} s; begin {method} with one"
         raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, message) from None
     if request is None or request.WhichOneof("request") != "hello":
-        raise invalid_argument(f"{method} begins with a hello: send it first, and once")
+        raise invalid_argument(f"{method} begins with a hello; send it first, and once")
     return request
 
 
 async def serve_attach(
     attachment: Attachment, deliveries: Deliveries, requests: AsyncIterator[pb.AttachRequest], write: Write
 ) -> None:
-    """Be told, and acknowledge, until it ends. Raises the Refusal that it ends with."""
+    """Send events and receive acknowledgements until the attachment ends. Raises the Refusal that it ends with."""
     await write(attached_to(attachment.session, deliveries.config))
     receiving = receive_attach(attachment, deliveries, requests)
     await until_ended(attachment, receiving, Sender(attachment.event_queue.next, write))
@@ -60,7 +60,7 @@ async def serve_attach(
 async def receive_attach(
     attachment: Attachment, deliveries: Deliveries, requests: AsyncIterator[pb.AttachRequest]
 ) -> None:
-    """What comes on Attach after the hello. Raises a Refusal."""
+    """Handle the messages of Attach after the hello, until the goodbye. Raises a Refusal."""
     async for request in requests:
         match request.WhichOneof("request"):
             case "acknowledge":
@@ -69,22 +69,22 @@ async def receive_attach(
                 deliveries.on_application_event(reported_of(request.report))
             case "report":
                 raise failed_precondition(
-                    "a report is for applications that read by themselves: attach with reads_itself"
+                    "reports are for applications that read records themselves; attach with reads_itself"
                 )
             case "goodbye":
                 attachment.is_clean = True
                 attachment.end(None)
                 return
             case _:
-                raise invalid_argument("Attach has one hello: open another stream for another attachment")
+                raise invalid_argument("Attach has one hello; open another stream for another attachment")
 
 
 async def serve_deliver(
     attachment: Attachment, requests: AsyncIterator[pb.DeliverRequest], write: Write
 ) -> None:
-    """Hand over, and hear verdicts, until the application closes its side. Raises the Refusal that it ends with."""
+    """Send records and receive verdicts until the application closes its side. Raises the Refusal that it ends with."""
     attachment.begin(STREAM)
-    broken = "it broke"
+    broken = "it was lost"
     try:
         await until_ended(attachment, receive_deliver(attachment, requests), Sender(attachment.next, write))
         broken = ""
@@ -94,12 +94,12 @@ async def serve_deliver(
     finally:
         attachment.finish()
         if broken:
-            message = f"the {STREAM} of this attachment ended ({broken}): attach anew"
+            message = f"the {STREAM} of this attachment ended ({broken}); attach again"
             attachment.end(Refusal(grpc.StatusCode.ABORTED, message))
 
 
 async def receive_deliver(attachment: Attachment, requests: AsyncIterator[pb.DeliverRequest]) -> None:
-    """What comes on Deliver after the hello. Raises a Refusal."""
+    """Handle the messages of Deliver after the hello. Raises a Refusal."""
     async for request in requests:
         match request.WhichOneof("request"):
             case "credit":
@@ -109,11 +109,11 @@ async def receive_deliver(attachment: Attachment, requests: AsyncIterator[pb.Del
             case "acknowledge":
                 attachment.acknowledge(request.acknowledge.event_id)
             case _:
-                raise invalid_argument("Deliver has one hello: open another stream for another session")
+                raise invalid_argument("Deliver has one hello; open another stream for another session")
 
 
 class Sender:
-    """Sends one message after the other, and is stopped between two of them only: what was taken is sent."""
+    """Sends messages one by one. Invariant: a message that was taken from `next_message` is sent before the sender stops."""
 
     def __init__(self, next_message: Callable[[], Awaitable[Message]], write: Write) -> None:
         self._next = next_message
@@ -122,7 +122,7 @@ class Sender:
         self._is_stopped = False
 
     async def run(self) -> None:
-        """Until it is stopped."""
+        """Send messages until stopped."""
         while not self._is_stopped:
             message = await self._next()
             self._is_writing = True
@@ -130,14 +130,14 @@ class Sender:
             self._is_writing = False
 
     def stop(self, running: "asyncio.Task[None]") -> None:
-        """As soon as the message that it sends is sent."""
+        """Stop after the message in progress, or at once if there is none."""
         self._is_stopped = True
         if not self._is_writing:
             running.cancel()
 
 
 async def until_ended(attachment: Attachment, receiving: Coroutine[Any, Any, None], sender: Sender) -> None:
-    """Listen and speak until the other side has said all, or the attachment ends. Raises what ended it."""
+    """Receive and send until the application closes its side or the attachment ends. Raises the Refusal or error that ended it."""
     receiver = asyncio.create_task(receiving)
     sending = asyncio.create_task(sender.run())
     ends: set[asyncio.Future[Any]] = {receiver, sending, attachment.ended}

@@ -1,4 +1,4 @@
-"""Between the contract's messages and what deliveries hear and do. Nothing is decided here."""
+"""Translates between messages of the Consumer service and the delivery core's events and actions. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -45,26 +45,26 @@ ERROR_KINDS: Mapping[do.ErrorKind, pb.PartitionErrorKind.ValueType] = {
     do.ErrorKind.CORRUPT_RECORD: pb.PARTITION_ERROR_KIND_CORRUPT_RECORD,
 }
 
-# ------------------------------------------------------------------------------------------------ what is heard
+# ------------------------------------------------------------------------------------------------ from the application
 
 
 def partition_of(message: pb.TopicPartition) -> Partition:
-    """As the core names it."""
+    """Convert a partition for the core."""
     return Partition(message.topic, message.partition)
 
 
 def partitions_of(messages: Iterable[pb.TopicPartition]) -> frozenset[Partition]:
-    """As the core names them."""
+    """Convert partitions for the core."""
     return frozenset(map(partition_of, messages))
 
 
 def judged_of(messages: Iterable[pb.DeliverRequest.Judgement]) -> on.Judged:
-    """Verdicts."""
+    """Convert verdicts."""
     return on.Judged([judgement_of(message) for message in messages])
 
 
 def judgement_of(message: pb.DeliverRequest.Judgement) -> on.Judgement:
-    """One verdict."""
+    """Convert a verdict."""
     return on.Judgement(
         message.delivery_epoch,
         partition_of(message.partition),
@@ -77,7 +77,7 @@ def judgement_of(message: pb.DeliverRequest.Judgement) -> on.Judgement:
 
 
 def reported_of(message: pb.AttachRequest.Report) -> on.Reported:
-    """How far an application is that reads by itself."""
+    """Convert the positions of an application that reads records itself."""
     return on.Reported(
         [
             on.ReportedPosition(
@@ -92,7 +92,7 @@ def reported_of(message: pb.AttachRequest.Report) -> on.Reported:
 
 
 def asked_of(messages: Iterable[pb.PartitionOffset]) -> Mapping[Partition, on.RequestedOffset]:
-    """Offsets to commit."""
+    """Convert offsets to commit."""
     return {
         partition_of(each.partition): on.RequestedOffset(
             each.offset, each.metadata, each.leader_epoch if each.HasField("leader_epoch") else -1
@@ -101,21 +101,21 @@ def asked_of(messages: Iterable[pb.PartitionOffset]) -> Mapping[Partition, on.Re
     }
 
 
-# ------------------------------------------------------------------------------------------------ what is said
+# ------------------------------------------------------------------------------------------------ to the application
 
 
 def partition_to(partition: Partition) -> pb.TopicPartition:
-    """As the application reads it."""
+    """Convert a partition for the application."""
     return pb.TopicPartition(topic=partition.topic, partition=partition.number)
 
 
 def partitions_to(partitions: Iterable[Partition]) -> list[pb.TopicPartition]:
-    """In order."""
+    """Convert partitions, sorted."""
     return [partition_to(partition) for partition in sorted(partitions)]
 
 
 def tenure_to(tenure: Tenure) -> pb.Tenure:
-    """As the application reads it."""
+    """Convert a tenure for the application."""
     return pb.Tenure(
         member_id=tenure.member_id,
         generation_id=tenure.generation,
@@ -125,7 +125,7 @@ def tenure_to(tenure: Tenure) -> pb.Tenure:
 
 
 def attached_to(session: int, config: DeliveryConfig) -> pb.AttachResponse:
-    """What the sidecar is set to."""
+    """Build the first message of Attach: the session and the group's settings."""
     return pb.AttachResponse(
         attached=pb.AttachResponse.Attached(
             session=session,
@@ -139,7 +139,7 @@ def attached_to(session: int, config: DeliveryConfig) -> pb.AttachResponse:
 
 
 def events_to(change: do.AssignmentEvent, now_ms: int, partitions_max: int) -> Iterator[pb.AttachResponse]:
-    """What happens to partitions: several events where there are too many of them for one. Their ids are to be given."""
+    """Convert a change of the assignment into events of at most `partitions_max` partitions; the caller sets their ids."""
     remaining = iter(sorted(change.partitions))
     first = True
     while (part := list(islice(remaining, partitions_max))) or first:
@@ -155,7 +155,7 @@ def events_to(change: do.AssignmentEvent, now_ms: int, partitions_max: int) -> I
 
 
 def errors_to(error: do.PartitionError, partitions_max: int) -> Iterator[pb.AttachResponse]:
-    """Partitions that stand still: several messages where they are too many for one."""
+    """Convert an error of partitions into messages of at most `partitions_max` partitions."""
     remaining = iter(sorted(error.partitions))
     while part := list(islice(remaining, partitions_max)):
         yield pb.AttachResponse(
@@ -169,7 +169,7 @@ def errors_to(error: do.PartitionError, partitions_max: int) -> Iterator[pb.Atta
 
 
 def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
-    """What the application was wrong about."""
+    """Convert refused verdicts."""
     return pb.DeliverResponse(
         refusals=[
             pb.DeliverResponse.Refusal(
@@ -184,7 +184,7 @@ def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
 
 
 def committed_to(answer: do.Answer, asked: Mapping[Partition, on.RequestedOffset]) -> pb.CommitResponse:
-    """The outcome of a commit, for each partition that it was about."""
+    """Convert the result of a commit, partition by partition."""
     errors, offsets = answer.errors or {}, answer.offsets or {}
     about = sorted({*errors, *offsets, *asked})
     given = {partition: each.offset for partition, each in asked.items()}
@@ -203,13 +203,13 @@ def committed_to(answer: do.Answer, asked: Mapping[Partition, on.RequestedOffset
 
 
 def error_of(answer: do.Answer) -> Error:
-    """That of all, or the first of one."""
+    """Return the error of the whole request, or else that of the first failed partition."""
     errors = answer.errors or {}
     return answer.error or next((error for _, error in sorted(errors.items()) if error), NONE)
 
 
 def stored_to(partition: Partition, stored: on.Stored) -> pb.PartitionOffset:
-    """What is committed. What Rota itself noted beside the offset is nothing to the application."""
+    """Convert a committed offset. Rota's own commit metadata is omitted."""
     is_ours = parse_commit_metadata(stored.metadata).metadata == stored.metadata
     return pb.PartitionOffset(
         partition=partition_to(partition),
@@ -223,7 +223,7 @@ def stored_to(partition: Partition, stored: on.Stored) -> pb.PartitionOffset:
 def offset_to(
     partition: Partition, offset: int | None, missing: Error, timestamp_ms: int = 0
 ) -> pb.PartitionOffset:
-    """An offset, or this error where there is none."""
+    """Convert an offset; None: the error `missing`."""
     return pb.PartitionOffset(
         partition=partition_to(partition),
         offset=NO_OFFSET if offset is None else offset,

@@ -1,8 +1,8 @@
 """
-Where bytes from the application become requests: what cannot be read, or is not well formed, goes no further.
+The interceptor that decodes and validates the application's requests, and turns refusals into gRPC statuses.
 
-The interceptor stands before every call, and says in gRPC's words how it ended. On streams `streams` looks at each
-message itself.
+It wraps every call: undecodable and malformed requests do not reach the handler. On streams, `streams` validates each
+message.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from rota_sidecar.application.refusals import Refusal, invalid_argument, resourc
 from rota_sidecar.application.wellformed import fault
 from rota_sidecar.engines.port import Refused, Unreachable
 
-# How long a refusal may take to leave when the other side does not read.
+# Timeout in seconds for a refusal to a client that does not read.
 REFUSAL_S = 5
 
 
@@ -48,7 +48,7 @@ class ApplicationInterceptor(ValidationInterceptor):
 
 
 def guarded_call(behaviour: Callable[..., Any]) -> Callable[..., Any]:
-    """One request, one answer."""
+    """Wrap the handler of a unary call."""
 
     async def call(request: Message | UndecodableRequest, context: Context) -> Message:
         try:
@@ -61,7 +61,7 @@ def guarded_call(behaviour: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guarded_stream(behaviour: Callable[..., Any]) -> Callable[..., Any]:
-    """A stream, which writes for itself."""
+    """Wrap the handler of a stream, which writes its responses itself."""
 
     async def stream(requests: object, context: Context) -> None:
         try:
@@ -71,7 +71,7 @@ def guarded_stream(behaviour: Callable[..., Any]) -> Callable[..., Any]:
                 async with asyncio.timeout(REFUSAL_S):
                     await refuse(context, refusal)
             except TimeoutError:
-                # It stays behind what the application does not read. Without us: the call is over by returning.
+                # The status waits behind messages that the client does not read; returning ends the call without it.
                 return
 
     return stream
@@ -83,7 +83,7 @@ async def refuse(context: Context, refusal: Refusal) -> NoReturn:
 
 
 def checked(request: Message | UndecodableRequest) -> Message:
-    """The request, if it is one that can be looked at. Raises a Refusal."""
+    """Return the request if it is decoded and valid. Raises a Refusal."""
     if isinstance(request, UndecodableRequest):
         raise invalid_argument(UNDECODABLE)
     wrong = fault(request)
@@ -93,17 +93,17 @@ def checked(request: Message | UndecodableRequest) -> Message:
 
 
 def fitting(reply: Message) -> Message:
-    """The answer, if its receiver takes it. Raises a Refusal."""
+    """Return the response if it does not exceed the message size. Raises a Refusal."""
     size = reply.ByteSize()
     if size > MESSAGE_BYTES_MAX:
         raise resource_exhausted(
-            f"the answer has {size} bytes, at most {MESSAGE_BYTES_MAX} are sent; ask for less at a time"
+            f"the response has {size} bytes, the limit is {MESSAGE_BYTES_MAX}; request less at a time"
         )
     return reply
 
 
 def refusal_for(problem: Refusal | Unreachable | Refused) -> Refusal:
-    """What an engine's failure is to the application."""
+    """Return the refusal for a failure of the backend."""
     match problem:
         case Refusal():
             return problem
@@ -116,6 +116,6 @@ def refusal_for(problem: Refusal | Unreachable | Refused) -> Refusal:
 def request_reader(
     deserialize: Callable[[bytes], Message] | None,
 ) -> Callable[[bytes], Message | UndecodableRequest]:
-    """Return a deserializer that also returns for bytes that cannot be decoded."""
+    """Return a deserializer that returns an UndecodableRequest for bytes that cannot be decoded."""
     assert deserialize is not None
     return partial(decode, deserialize)

@@ -1,7 +1,8 @@
 """
-What no request of an application may be, whatever the state of things: beyond its bounds, or about what cannot be.
+Stateless validation of the application's requests: limits, ranges and required fields.
 
-Asked by `gate` for every call and by `streams` for every message, before anything happens.
+Called by `validation_interceptor` for each call and by `streams` for each message, before they have any effect. Each
+function returns a message for the sender, or an empty string for a valid request.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sized
@@ -15,9 +16,9 @@ from rota_sidecar.config.validation import pattern_problem, topics_problem
 PARTITIONS_MAX = 10_000
 TOPICS_MAX = 10_000
 JUDGEMENTS_MAX = 10_000
-# Of a pattern, a reason, and every other text without a bound of its own.
+# Limit of a pattern, a reason, and every other text without a limit of its own.
 TEXT_LENGTH_MAX = 1_024
-# As Kafka counts: in UTF-16 units.
+# Kafka's limit, counted in UTF-16 code units.
 METADATA_UNITS_MAX = 4_096
 CREDIT_MAX = 1_000_000
 POLL_RECORDS_MAX = 100_000
@@ -29,7 +30,7 @@ Fault = Callable[[Any], str]
 
 
 def fault(request: Message) -> str:
-    """What is wrong with a request, in a sentence for its sender; empty when nothing is."""
+    """Validate a request of any type."""
     look = FAULTS.get(type(request))
     return "" if look is None else look(request)
 
@@ -38,7 +39,7 @@ def fault(request: Message) -> str:
 
 
 def attaching(request: pb.AttachRequest) -> str:
-    """What comes on Attach."""
+    """Validate a message of Attach."""
     match request.WhichOneof("request"):
         case None:
             return "the message has no request that this version knows"
@@ -51,7 +52,7 @@ def attaching(request: pb.AttachRequest) -> str:
 
 
 def reporting(report: pb.AttachRequest.Report) -> str:
-    """How far an application is that reads by itself."""
+    """Validate reported positions."""
     named = [each.partition for each in report.positions]
     return partitions(named) or first(
         f"position is {each.position}; it cannot be negative"
@@ -61,12 +62,12 @@ def reporting(report: pb.AttachRequest.Report) -> str:
 
 
 def delivering(request: pb.DeliverRequest) -> str:
-    """What comes on Deliver."""
+    """Validate a message of Deliver."""
     match request.WhichOneof("request"):
         case None:
             return "the message has no request that this version knows"
         case "credit" if not 1 <= request.credit.records <= CREDIT_MAX:
-            return f"credit for {request.credit.records} records: give 1 to {CREDIT_MAX}"
+            return f"credit for {request.credit.records} records; it must be 1 to {CREDIT_MAX}"
         case "judgements":
             judgements = request.judgements.judgements
             return number_of("judgements", judgements, JUDGEMENTS_MAX) or first(map(judgement, judgements))
@@ -75,34 +76,34 @@ def delivering(request: pb.DeliverRequest) -> str:
 
 
 def judgement(judged: pb.DeliverRequest.Judgement) -> str:
-    """One verdict."""
+    """Validate a verdict with its record."""
     return partition(judged.partition) or where(judged) or verdict(judged) or text("reason", judged.reason)
 
 
 def where(judged: pb.DeliverRequest.Judgement) -> str:
-    """What it is about."""
+    """Validate the offsets of a verdict."""
     if judged.delivery_epoch < 1:
-        return "a judgement names no ledger: give back the one that its records came with"
+        return "a judgement has no delivery_epoch; return the one of its records"
     if judged.offset < 0:
-        return f"a judgement is about offset {judged.offset}; it cannot be negative"
+        return f"a judgement has offset {judged.offset}; it cannot be negative"
     if judged.HasField("last_offset"):
         if judged.verdict not in ABOUT_SEVERAL:
-            return "last_offset goes with ACK and SKIP: other verdicts are about one record"
+            return "last_offset is for ACK and SKIP; other verdicts are for one record"
         if judged.last_offset < judged.offset:
-            return f"a judgement ends at {judged.last_offset}, before it begins at {judged.offset}"
+            return f"a judgement has last_offset {judged.last_offset} before its offset {judged.offset}"
     return ""
 
 
 def verdict(judged: pb.DeliverRequest.Judgement) -> str:
-    """What was decided."""
+    """Validate the kind of a verdict and its delay."""
     if judged.verdict == pb.VERDICT_UNSPECIFIED or judged.verdict not in pb.Verdict.values():
-        return f"{judged.verdict} is no verdict: give ACK, RETRY, DEAD_LETTER or SKIP"
+        return f"invalid verdict {judged.verdict}; use ACK, RETRY, DEAD_LETTER or SKIP"
     if not judged.HasField("retry_after_ms"):
         return ""
     if judged.verdict != pb.RETRY:
-        return "retry_after_ms goes with RETRY only"
+        return "retry_after_ms is for RETRY only"
     if not 0 <= judged.retry_after_ms <= RETRY_AFTER_MS_MAX:
-        return f"retry_after_ms is {judged.retry_after_ms}: give 0 to {RETRY_AFTER_MS_MAX}"
+        return f"retry_after_ms is {judged.retry_after_ms}; it must be 0 to {RETRY_AFTER_MS_MAX}"
     return ""
 
 
@@ -110,7 +111,7 @@ def verdict(judged: pb.DeliverRequest.Judgement) -> str:
 
 
 def subscribing(request: pb.SubscribeRequest) -> str:
-    """Other topics."""
+    """Validate a subscription."""
     if request.topics and request.pattern:
         return "give either topics or a pattern, not both"
     if len(set(request.topics)) < len(request.topics):
@@ -124,40 +125,42 @@ def subscribing(request: pb.SubscribeRequest) -> str:
 
 
 def polling(request: pb.PollRequest) -> str:
-    """Records without a stream."""
+    """Validate a poll."""
     if not 1 <= request.max_records <= POLL_RECORDS_MAX:
-        return f"max_records is {request.max_records}: give 1 to {POLL_RECORDS_MAX}"
+        return f"max_records is {request.max_records}; it must be 1 to {POLL_RECORDS_MAX}"
     if not 0 <= request.max_wait_ms <= WAIT_MS_MAX:
-        return f"max_wait_ms is {request.max_wait_ms}: give 0 to {WAIT_MS_MAX}"
+        return f"max_wait_ms is {request.max_wait_ms}; it must be 0 to {WAIT_MS_MAX}"
     return ""
 
 
 def committing(request: pb.CommitRequest) -> str:
-    """Offsets to commit."""
+    """Validate a commit."""
     tenure = request.tenure
     if not tenure.number and (tenure.member_id or tenure.generation_id or tenure.incarnation):
-        return "the tenure has no number: give it back as it came with the records, or leave it out"
+        return "the tenure has no number; return it as it came with the records, or omit it"
     return partitions([each.partition for each in request.offsets]) or first(map(offset, request.offsets))
 
 
 def offset(asked: pb.PartitionOffset) -> str:
-    """One to commit."""
+    """Validate an offset to commit."""
     if asked.offset < 0:
-        return f"offset {asked.offset} of {named(asked.partition)}: it cannot be negative"
+        return f"the offset of {named(asked.partition)} is {asked.offset}; it cannot be negative"
     if len(asked.metadata.encode("utf-16-le")) // 2 > METADATA_UNITS_MAX:
         return f"the metadata of {named(asked.partition)} is longer than {METADATA_UNITS_MAX} characters"
     if asked.leader_epoch < 0:
-        return f"leader_epoch {asked.leader_epoch} of {named(asked.partition)}: leave it out where it is not known"
+        return (
+            f"the leader_epoch of {named(asked.partition)} is {asked.leader_epoch}; omit it if it is unknown"
+        )
     return ""
 
 
 def seeking(request: pb.SeekRequest) -> str:
-    """Where to read on."""
+    """Validate a seek."""
     return (
         some("offsets", request.offsets)
         or partitions([each.partition for each in request.offsets])
         or first(
-            f"offset {each.offset} of {named(each.partition)}: give an offset, -1 for the end or -2 for the start"
+            f"the offset of {named(each.partition)} is {each.offset}; use an offset, -1 for the end or -2 for the start"
             for each in request.offsets
             if each.offset < -2
         )
@@ -165,7 +168,7 @@ def seeking(request: pb.SeekRequest) -> str:
 
 
 def looking_up_times(request: pb.OffsetsForTimesRequest) -> str:
-    """Points in time."""
+    """Validate a lookup of offsets by timestamps."""
     return partitions([each.partition for each in request.times]) or first(
         f"timestamp_ms is {each.timestamp_ms}; it cannot be negative"
         for each in request.times
@@ -174,25 +177,25 @@ def looking_up_times(request: pb.OffsetsForTimesRequest) -> str:
 
 
 def about_partitions(request: pb.AssignRequest | pb.PositionRequest | pb.CommittedRequest) -> str:
-    """Requests that have nothing but a list of them."""
+    """Validate a request that is a list of partitions."""
     return partitions(request.partitions)
 
 
 def pausing(request: pb.PauseRequest | pb.ResumeRequest) -> str:
-    """Partitions to stop at, or to go on with."""
+    """Validate a pause or a resume."""
     return some("partitions", request.partitions) or partitions(request.partitions)
 
 
 def counting(request: pb.PartitionsRequest) -> str:
-    """About one topic."""
+    """Validate a request for the partitions of a topic."""
     return topics_problem([request.topic])
 
 
-# ------------------------------------------------------------------------------------------------ pieces
+# ------------------------------------------------------------------------------------------------ parts of requests
 
 
 def partitions(several: Collection[pb.TopicPartition]) -> str:
-    """Partitions that no topic has, twice the same, or too many."""
+    """Validate a list of partitions: no duplicates, and not too many."""
     wrong = number_of("partitions", several, PARTITIONS_MAX) or first(map(partition, several))
     if wrong:
         return wrong
@@ -205,36 +208,36 @@ def partitions(several: Collection[pb.TopicPartition]) -> str:
 
 
 def partition(one: pb.TopicPartition) -> str:
-    """A partition that no topic has."""
+    """Validate a partition."""
     if one.partition < 0:
-        return f"{named(one)}: a partition's number is not negative"
+        return f"partition {named(one)}: the number of a partition cannot be negative"
     return topics_problem([one.topic])
 
 
 def named(one: pb.TopicPartition) -> str:
-    """As people write it."""
+    """Format a partition for messages."""
     return f"{one.topic}/{one.partition}"
 
 
 def some(name: str, values: Sized) -> str:
-    """None at all."""
-    return "" if values else f"{name} is empty: name at least one"
+    """Require at least one value."""
+    return "" if values else f"{name} is empty; give at least one"
 
 
 def text(name: str, value: str) -> str:
-    """A text that is too long."""
+    """Validate the length of a text."""
     if len(value) <= TEXT_LENGTH_MAX:
         return ""
-    return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are taken"
+    return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are allowed"
 
 
 def number_of(name: str, values: Sized, most: int) -> str:
-    """Too many of something."""
+    """Validate the number of values."""
     return "" if len(values) <= most else f"{len(values)} {name} in one request; send at most {most}"
 
 
 def first(faults: Iterable[str]) -> str:
-    """The first of several faults; empty when there is none."""
+    """Return the first fault; empty if there is none."""
     return next(filter(None, faults), "")
 
 

@@ -110,7 +110,10 @@ def test_a_caller_without_a_deadline_is_not_left_waiting_for_ever(
         talk.deliveries.hangs = True
         code, details = await refused(talk.stub.Commit(pb.CommitRequest()))
         assert code is Code.DEADLINE_EXCEEDED
-        assert details == "no answer within 0.05 s; the request may still take effect, query the state before a retry"
+        assert (
+            details
+            == "no answer within 0.05 s; the request may still take effect, query the state before a retry"
+        )
 
     play(tmp_path, story)
 
@@ -276,7 +279,11 @@ def test_an_answer_that_is_too_large_is_refused(tmp_path: Path) -> None:
 TWICE = [at(*P0), at(*P0)]
 MANY = [at("orders", number) for number in range(10_001)]
 WRONG: list[tuple[str, Message, str]] = [
-    ("Commit", pb.CommitRequest(offsets=[offset(P0, -1)]), "the offset of orders/0 is -1; it cannot be negative"),
+    (
+        "Commit",
+        pb.CommitRequest(offsets=[offset(P0, -1)]),
+        "the offset of orders/0 is -1; it cannot be negative",
+    ),
     ("Commit", pb.CommitRequest(offsets=[offset(P0, 1), offset(P0, 2)]), "orders/0 is named twice"),
     (
         "Commit",

@@ -277,7 +277,10 @@ WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
         judged(judgement(5, about=("", 0, 1))),
         "'' can be no topic: up to 249 letters, digits, '.', '_' and '-'",
     ),
-    (judged(judgement(5, about=("a", -1, 1))), "partition a/-1: the number of a partition cannot be negative"),
+    (
+        judged(judgement(5, about=("a", -1, 1))),
+        "partition a/-1: the number of a partition cannot be negative",
+    ),
     (
         judged(judgement(5, pb.DEAD_LETTER, reason="x" * 2_000)),
         "reason has 2000 characters; at most 1024 are allowed",

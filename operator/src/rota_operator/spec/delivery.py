@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from rota_operator.spec.scalars import Duration, NonNegativeInt, OptionalTopic
+from rota_operator.spec.scalars import Duration, Int32, NonNegativeInt, OptionalTopic
 from rota_operator.spec.schema import SpecModel, ValidationRule
 
 
@@ -72,7 +72,7 @@ class Delivery(SpecModel):
     rate_limit: RateLimit = Field(
         default=RateLimit(), description="The limit of each member's delivery rate."
     )
-    priorities: dict[str, int] = Field(
+    priorities: dict[str, Int32] = Field(
         default={},
         max_length=1000,
         description="Priorities by topic: records of a topic with a higher number are delivered first. Topics that are not "

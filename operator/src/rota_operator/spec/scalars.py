@@ -29,6 +29,7 @@ Timestamp = Annotated[
     str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}(Z|[+-][0-9]{2}:[0-9]{2})$")
 ]
 PositiveInt = Annotated[int, Field(ge=1, le=INT32_MAX)]
+Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=INT32_MAX)]
 IntOrString = Annotated[int | str, PlainValidator(int_or_string), WithJsonSchema({INT_OR_STRING: True})]
 Fraction = Annotated[float, Field(gt=0, le=1)]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rota_coordinator import options as coordinator_options
-from rota_sidecar import config as sidecar_options
-from rota_sidecar.config import validation as sidecar_problems
+from rota_sidecar.config.loading import read_sources
+from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.membership.strategies import known
 from tests.cli.command import Rota
 from tests.docs.blocks import DOCS, blocks
@@ -90,7 +90,7 @@ def test_what_starts_a_part_is_taken_by_it(page: str, command: str) -> None:
         assert coordinator_options.option_error(coordinator_options.parse(arguments)) == ""
     else:
         assert module == "rota_sidecar"
-        assert sidecar_problems.problem(sidecar_options.parse(arguments), known(100)) == ""
+        assert assignor_problem(read_sources(arguments, {}).config().assignors, known(100)) == ""
 
 
 def test_no_page_shows_commands_of_rota_that_no_test_runs() -> None:

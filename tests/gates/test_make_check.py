@@ -46,6 +46,11 @@ def import_grpc_in_a_core(checkout: Path) -> None:
     path.write_text(path.read_text() + "\nimport grpc\n\nCHANNEL = grpc.Channel\n")
 
 
+def import_argparse_beside_the_config(checkout: Path) -> None:
+    path = checkout / "sidecar/src/rota_sidecar/wiring.py"
+    path.write_text(path.read_text() + "\nimport argparse\n\nNAMESPACE = argparse.Namespace\n")
+
+
 def import_another_part(checkout: Path) -> None:
     path = checkout / "sidecar/src/rota_sidecar/__init__.py"
     path.write_text(path.read_text() + "\nimport rota_operator\n\nPLAN = rota_operator\n")
@@ -96,6 +101,11 @@ BREAKS: list[tuple[Callable[[Path], None], str, str]] = [
         import_grpc_in_a_core,
         "imports",
         "do it in the shell beside the core, and hand the result in as a value BROKEN",
+    ),
+    (
+        import_argparse_beside_the_config,
+        "imports",
+        "declare a flag in config/flags.py, and read SidecarConfig BROKEN",
     ),
     (import_another_part, "imports", "into a contract or there, or leave it in one of them BROKEN"),
     (have_the_command_line_import_a_part, "imports", "starts the other parts as programs BROKEN"),

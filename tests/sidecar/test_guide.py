@@ -1,15 +1,16 @@
-"""The guide lists the flags of the program, with their defaults."""
+"""The guide lists the flags of the program, with defaults, settings and help."""
 
 import re
 
 import pytest
 
-from rota_sidecar.config import parse
+from rota_sidecar.config.arguments import parse_arguments
+from rota_sidecar.config.flags import FLAGS
 from tests.support.tree import REPO
 
 GUIDE = (REPO / "docs/guide/sidecar.md").read_text()
-# A switch that is off, and a text that is empty, have nothing to show.
-NOTHING = {"", "False", "None"}
+# A line of the help: the name, what the flag does, and its default if it has one.
+HELP = r"^  --(?!version)([\w-]+)(?:, --no-[\w-]+| \S+)\s+(.*?)(?: \(default: ([^()]*)\))?$"
 
 
 def section(heading: str) -> str:
@@ -27,10 +28,14 @@ def test_flags_and_defaults_are_those_of_the_program(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "1000")
     with pytest.raises(SystemExit):
-        parse(["--help"])
-    options = capsys.readouterr().out.split("\noptions:\n")[1]
-    pattern = r"^  --([\w-]+),? .*?\(default: ([^()]*)\)$"
-    real = dict(re.findall(pattern, re.sub(r"\n {8,}", " ", options), re.MULTILINE))
-    told = {flag.removeprefix("--"): default for flag, default, _ in rows("Flags")}
-    assert len(real) > 20
-    assert told == {flag: "" if default in NOTHING else default for flag, default in real.items()}
+        parse_arguments(["--help"])
+    options = re.sub(r"\n {8,}", " ", capsys.readouterr().out.split("\noptions:\n")[1])
+    printed = re.findall(HELP, options, re.MULTILINE)
+    assert [name for name, _, _ in printed] == [flag.name for flag in FLAGS]
+    shown = [(flag.removeprefix("--"), meaning, default) for flag, default, _, meaning in rows("Flags")]
+    assert shown == printed
+
+
+def test_the_guide_shows_which_setting_stands_for_a_flag() -> None:
+    paths = {flag.option: "" if flag.setting is None else flag.setting.path for flag in FLAGS}
+    assert {flag: setting for flag, _, setting, _ in rows("Flags")} == paths

@@ -4,19 +4,16 @@
 Started by `rota`, by container images and by tests.
 """
 
-import argparse
 import asyncio
 import os
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from rota_sidecar.config import parse
-from rota_sidecar.config.validation import problem, secret_in
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from rota_sidecar.config.loading import ConfigSources
+    from rota_sidecar.config.sidecar_config import SidecarConfig
     from rota_sidecar.wiring import Strategies
 
 # gRPC would log to stderr between the sidecar's lines, which report the same failures.
@@ -33,60 +30,60 @@ def main() -> None:
 
         failed = drain_command.main(arguments[1:])
         sys.exit(f"rota-sidecar: {failed}" if failed else 0)
-    options, strategies = configured(arguments)
+    setup = configured(arguments)
     from rota_service.addresses import BindError
     from rota_sidecar.membership.state_file import StateFileError
 
     try:
-        failed = asyncio.run(serve(options, strategies, arguments))
+        failed = asyncio.run(serve(setup))
     except (StateFileError, BindError) as error:
         failed = str(error)
     if failed:
         sys.exit(f"rota-sidecar: {failed}")
 
 
-def configured(arguments: Sequence[str]) -> tuple[argparse.Namespace, "Strategies"]:
-    """Read and validate the configuration; exit with 1 and a message when it is wrong."""
-    wrong = secret_in(arguments)
-    if wrong:
-        sys.exit(f"rota-sidecar: {wrong}")
-    options = read(arguments)
+class Setup(NamedTuple):
+    """The configuration of a sidecar, its sources, and the strategies that it can offer."""
+
+    sources: "ConfigSources"
+    config: "SidecarConfig"
+    # All that are installed, by name.
+    strategies: "Strategies"
+
+
+def configured(arguments: Sequence[str]) -> Setup:
+    """Read and validate the configuration; exit with 1 and a message when it is refused."""
+    from rota_sidecar.config.flag_types import ConfigError
+    from rota_sidecar.config.loading import read_sources
+    from rota_sidecar.config.validation import assignor_problem
+
+    try:
+        sources = read_sources(arguments, os.environ)
+        config = sources.config()
+    except ConfigError as error:
+        sys.exit(f"rota-sidecar: {error}")
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_sidecar.membership.strategies import StrategyError, known
 
     try:
-        # What is beyond the bounds is refused below, with everything else.
-        strategies = known(max(0, min(options.max_moved_partitions_percent, 100)))
+        strategies = known(config.max_moved_partitions_percent)
     except StrategyError as error:
         sys.exit(f"rota-sidecar: {error}")
-    wrong = problem(options, strategies)
+    wrong = assignor_problem(config.assignors, strategies)
     if wrong:
-        sys.exit(f"rota-sidecar: {wrong}")
-    return options, strategies
+        sys.exit(f"rota-sidecar: --assignors: {wrong}")
+    return Setup(sources, config, strategies)
 
 
-def read(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line, and the file that it names."""
-    options = parse(arguments)
-    if not options.settings:
-        return options
-    from rota_sidecar.config.settings import SettingsError, read
-
-    try:
-        return parse(arguments, read(Path(options.settings)))
-    except SettingsError as error:
-        sys.exit(f"rota-sidecar: {error}")
-
-
-async def serve(options: argparse.Namespace, strategies: "Strategies", arguments: Sequence[str]) -> str:
+async def serve(setup: Setup) -> str:
     """Run the sidecar until it ends; return why it failed, or an empty string. Raises StateFileError, BindError."""
     from rota_service.event_log import open_event_log
     from rota_sidecar.process.sidecar import serve_application
 
-    event_log = open_event_log("rota-sidecar", options.log_format)
-    failed = "it broke"
+    event_log = open_event_log("rota-sidecar", setup.config.process.log_format)
+    failed = "unexpected error"
     try:
-        failed = await serve_application(options, strategies, arguments, event_log)
+        failed = await serve_application(*setup, event_log)
     finally:
         insist_on_ending(1 if failed else 0)
     return failed

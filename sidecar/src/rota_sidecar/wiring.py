@@ -1,17 +1,19 @@
-"""What the options ask for of the outside: an engine's connections, the member, and where that is remembered."""
+"""
+Make the objects that a configuration asks for: the backend's ports, the member, its state file; and read the clocks.
 
-import argparse
+Called by `process.sidecar` and `lifecycle.member`. A backend that is not configured is not loaded.
+"""
+
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota_sidecar.config import endpoints
-from rota_sidecar.config.parsing import listed
+from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.core.assignors.model import Assignor
-from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
+from rota_sidecar.core.ledger.batches import Ordering
+from rota_sidecar.core.member.config import Strategy, Subscription
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.engines.port import Coordination, OnCoordinatorEvent, Topics
 from rota_sidecar.engines.records import DeadLetterWriter, OnFetchResult, Records
@@ -28,189 +30,158 @@ Complain = Callable[[str], None]
 LookAtProtocol = Callable[[float], Awaitable[str]]
 
 
-def open_state(options: argparse.Namespace) -> StateFile | None:
-    """Where the member is remembered, if that is wanted."""
-    if not options.state_folder:
-        return None
-    return StateFile(Path(options.state_folder), Owner(options.group_id, options.group_instance_id or None))
+def open_state(config: SidecarConfig) -> StateFile | None:
+    """Open the file of the member's identity; None: it is not kept."""
+    folder, member = config.process.state_folder, config.member
+    return None if folder is None else StateFile(folder, Owner(member.group_id, member.instance_id))
 
 
 def member_for(
-    options: argparse.Namespace, offers: Mapping[str, Strategy], wanted: Subscription | None = None
+    config: SidecarConfig, offers: Mapping[str, Strategy], subscription: Subscription | None = None
 ) -> Member:
-    """The member, as it begins: with the topics of the options, or with others that are wanted since."""
-    strategies = tuple(offers[name] for name in offered(options))
-    return Member(member_config(options), wanted or subscription(options), strategies)
+    """Make the member, with a subscription of its own or that of the configuration."""
+    strategies = tuple(offers[name] for name in config.assignors)
+    return Member(config.member, subscription or config.subscription, strategies)
 
 
 def offers_of(strategies: Strategies) -> Mapping[str, Strategy]:
-    """Every strategy that can be offered."""
+    """Return every strategy as the member can offer it, by name."""
     return {name: Strategy(name, strategy.cooperative) for name, strategy in strategies.items()}
 
 
 def engine_for(
-    options: argparse.Namespace,
-    strategies: Strategies,
-    hear: OnCoordinatorEvent,
-    state_file: StateFile | None,
+    config: SidecarConfig, strategies: Strategies, on_event: OnCoordinatorEvent, state_file: StateFile | None
 ) -> MembershipPorts:
-    """All that the membership needs of the outside."""
-    coordination, protocol_of_group = coordination_for(options, hear)
-    topics = topics_for(options)
+    """Connect the ports of the membership: coordinator, topics, leader, state file."""
+    coordination, protocol_of_group = coordination_for(config, on_event)
+    topics = topics_for(config)
     return MembershipPorts(
         coordination,
         topics,
-        Leader(options.group_id, coordination, topics, strategies, wall_ms),
+        Leader(config.member.group_id, coordination, topics, strategies, wall_ms),
         chance,
-        options.topics_refresh_ms / 1000,
+        config.backend.topics_refresh_ms / 1000,
         state_file,
         protocol_of_group,
     )
 
 
-def member_config(options: argparse.Namespace) -> MemberConfig:
-    """What stays as it is."""
-    return MemberConfig(
-        group_id=options.group_id,
-        client_id=options.client_id,
-        instance_id=options.group_instance_id or None,
-        rack=options.rack,
-        session_timeout_ms=options.session_timeout_ms,
-        heartbeat_interval_ms=options.heartbeat_interval_ms,
-        rebalance_timeout_ms=options.rebalance_timeout_ms,
-    )
-
-
-def subscription(options: argparse.Namespace) -> Subscription:
-    """The topics to begin with."""
-    return Subscription(tuple(listed(options.topics)), options.topic_pattern)
-
-
-def offered(options: argparse.Namespace) -> list[str]:
-    """The strategies to begin with, the preferred one first."""
-    return listed(options.assignors)
-
-
-def topics_for(options: argparse.Namespace) -> Topics:
-    """Where it is looked up which topics there are."""
-    if endpoints.speaks_rota(options):
+def topics_for(config: SidecarConfig) -> Topics:
+    """Make the port that looks up topics."""
+    if config.backend.stores_in_rota:
         from rota_sidecar.engines.rota.topics import RotaTopics
 
-        return RotaTopics(endpoints.rota_addresses(options), rota_credentials(options))
+        return RotaTopics(config.backend.rota_addresses, rota_credentials(config))
     from rota_sidecar.engines.kafka.topics import KafkaTopics
 
-    return KafkaTopics(kafka_settings(options))
+    return KafkaTopics(kafka_settings(config))
 
 
 def coordination_for(
-    options: argparse.Namespace, hear: OnCoordinatorEvent
+    config: SidecarConfig, on_event: OnCoordinatorEvent
 ) -> tuple[Coordination, LookAtProtocol | None]:
-    """A way to the group's coordinator, and to what the engine takes the group for; what the other one needs is not
-    even loaded."""
-    if endpoints.is_coordinated_by_rota(options):
+    """
+    Make the port to the group's coordinator, and on Kafka the lookup of the group's protocol.
+
+    The modules of the other backend are not loaded.
+    """
+    group_id = config.member.group_id
+    if config.backend.is_coordinated_by_rota:
         from rota_sidecar.engines.rota.coordination import RotaCoordination
 
-        addresses = endpoints.rota_addresses(options)
-        return RotaCoordination(options.group_id, addresses, rota_credentials(options), hear), None
+        addresses = config.backend.rota_addresses
+        return RotaCoordination(group_id, addresses, rota_credentials(config), on_event), None
     from rota_sidecar.engines.kafka.coordination import KafkaCoordination
 
-    brokers = KafkaCoordination(kafka_settings(options), options.group_id, hear)
+    brokers = KafkaCoordination(kafka_settings(config), group_id, on_event)
     return brokers, brokers.protocol_of_group
 
 
-def records_for(options: argparse.Namespace, hear: OnFetchResult, complain: Complain) -> Records:
-    """Where records are read."""
-    if not options.linger_ms:
-        return _reader_for(options, hear, complain)
+def records_for(config: SidecarConfig, on_event: OnFetchResult, complain: Complain) -> Records:
+    """Make the port that reads records, with --linger-ms behind a buffer."""
+    linger_s = config.backend.linger_ms / 1000
+    if not linger_s:
+        return _reader_for(config, on_event, complain)
     from rota_sidecar.engines.linger import Lingering
 
-    linger_s = options.linger_ms / 1000
-    return Lingering(lambda heard: _reader_for(options, heard, complain), hear, linger_s)
+    return Lingering(lambda inner: _reader_for(config, inner, complain), on_event, linger_s)
 
 
-def _reader_for(options: argparse.Namespace, hear: OnFetchResult, complain: Complain) -> Records:
-    read_committed = options.isolation_level == "read_committed"
-    with_keys = options.ordering == "key"
-    if endpoints.speaks_rota(options):
+def _reader_for(config: SidecarConfig, on_event: OnFetchResult, complain: Complain) -> Records:
+    read_committed = config.backend.read_committed
+    with_keys = config.delivery.rules.ordering is Ordering.KEY
+    if config.backend.stores_in_rota:
         from rota_sidecar.engines.rota.fetched import ReadOptions
         from rota_sidecar.engines.rota.reading import RotaRecords
 
-        manner = ReadOptions(read_committed=read_committed, with_keys=with_keys)
-        credentials = rota_credentials(options)
-        return RotaRecords(endpoints.rota_addresses(options), credentials, hear, complain, manner)
+        options = ReadOptions(read_committed=read_committed, with_keys=with_keys)
+        credentials = rota_credentials(config)
+        return RotaRecords(config.backend.rota_addresses, credentials, on_event, complain, options)
     from rota_sidecar.engines.kafka import reading as kafka
 
-    on_kafka = kafka.ReadOptions(options.group_id, read_committed, with_keys)
-    return kafka.KafkaRecords(kafka_settings(options), hear, complain, on_kafka)
+    on_kafka = kafka.ReadOptions(config.member.group_id, read_committed, with_keys)
+    return kafka.KafkaRecords(kafka_settings(config), on_event, complain, on_kafka)
 
 
-def dead_letter_writer_for(options: argparse.Namespace) -> DeadLetterWriter:
-    """Where dead letters are written."""
-    if endpoints.speaks_rota(options):
+def dead_letter_writer_for(config: SidecarConfig) -> DeadLetterWriter:
+    """Make the port that writes dead letters."""
+    if config.backend.stores_in_rota:
         from rota_sidecar.engines.rota.writing import RotaDeadLetterWriter
 
-        return RotaDeadLetterWriter(endpoints.rota_addresses(options), rota_credentials(options))
+        return RotaDeadLetterWriter(config.backend.rota_addresses, rota_credentials(config))
     from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 
-    return KafkaDeadLetterWriter(kafka_settings(options))
+    return KafkaDeadLetterWriter(kafka_settings(config))
 
 
-def rota_credentials(options: argparse.Namespace) -> "Credentials":
-    """What Rota's servers are shown."""
+def rota_credentials(config: SidecarConfig) -> "Credentials":
+    """Return the credentials for Rota's servers."""
     from rota_sidecar.engines.rota.connection import Credentials
 
+    security = config.security
     return Credentials(
-        tls=endpoints.has_tls(options),
-        ca_file=file(options.tls_ca),
-        certificate_file=file(options.tls_cert),
-        key_file=file(options.tls_key),
-        token_file=file(options.token_file),
+        tls=security.has_tls,
+        ca_file=security.ca_file,
+        certificate_file=security.certificate_file,
+        key_file=security.key_file,
+        token_file=security.token_file,
     )
 
 
-def fleet_credentials(options: argparse.Namespace) -> "Credentials":
-    """What Fleet is shown: the same, with a token of its own if there is one."""
-    own = file(options.fleet_token_file)
-    shown = rota_credentials(options)
-    return shown if own is None else replace(shown, token_file=own)
+def fleet_credentials(config: SidecarConfig) -> "Credentials":
+    """Return the credentials for Fleet: those for Rota's servers, with Fleet's token if there is one."""
+    credentials = rota_credentials(config)
+    own = config.fleet.token_file
+    return credentials if own is None else replace(credentials, token_file=own)
 
 
-def kafka_settings(options: argparse.Namespace) -> "KafkaSettings":
-    """What brokers are shown."""
+def kafka_settings(config: SidecarConfig) -> "KafkaSettings":
+    """Return how to connect to Kafka's brokers."""
     from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 
-    tls = TlsFiles(file(options.tls_ca), file(options.tls_cert), file(options.tls_key))
-    login = Sasl(
-        options.sasl_mechanism,
-        options.sasl_username,
-        options.sasl_password,
-        file(options.sasl_username_file),
-        file(options.sasl_password_file),
-    )
+    security, sasl = config.security, config.security.sasl
+    login = Sasl(sasl.mechanism, sasl.username, sasl.password, sasl.username_file, sasl.password_file)
     return KafkaSettings(
-        tuple(listed(options.bootstrap_servers)),
-        options.client_id,
-        tls if endpoints.has_tls(options) else None,
-        login if options.sasl_mechanism else None,
-        options.insecure,
+        tuple(config.backend.bootstrap_servers),
+        config.member.client_id,
+        TlsFiles(security.ca_file, security.certificate_file, security.key_file)
+        if security.has_tls
+        else None,
+        login if sasl.mechanism else None,
+        security.is_insecure,
     )
-
-
-def file(name: str) -> Path | None:
-    """The file, if one is named."""
-    return Path(name) if name else None
 
 
 def chance() -> float:
-    """A number from 0 up to 1, drawn anew each time."""
+    """Draw a random number from 0 up to 1."""
     return random.random()
 
 
 def wall_s() -> float:
-    """The time of day."""
+    """Read the wall clock, in seconds."""
     return time.time()  # noqa: TID251  given to all who need it from here
 
 
 def wall_ms() -> int:
-    """The same, in milliseconds."""
+    """Read the wall clock, in milliseconds."""
     return int(wall_s() * 1000)

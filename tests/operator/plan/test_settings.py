@@ -1,15 +1,16 @@
 """Every field of a ConsumerGroup changes what its sidecars are told, or is refused, or is about what processes have not."""
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from rota_operator.plan.settings import flags_of, settings_of
+from rota_operator.plan.settings import flags_of, settings_json, settings_of
 from rota_operator.plan.supported import IGNORED_FIELDS, unsupported
 from rota_operator.spec.validation import Path, dotted, parse_spec
-from rota_sidecar.config.settings import flags_of as flags_in
+from rota_sidecar.config.settings import parse_json, values_of
 from tests.operator.spec.manifests import Spec, small, whole
 from tests.operator.spec.test_validation import leaves
 
@@ -78,9 +79,10 @@ FIELDS = [
 ]
 
 
-def told(spec: Spec) -> object:
+def configured(spec: Spec) -> object:
+    """The flags, and the values that the sidecar reads in the settings file."""
     read = parse_spec(spec)
-    return flags_of(read, "group"), flags_in(settings_of(read))
+    return flags_of(read, "group"), values_of(parse_json(settings_json(read)))
 
 
 def given(path: Path, spec: Spec) -> Spec:
@@ -107,18 +109,18 @@ def test_a_field_has_an_effect_or_is_refused(path: Path) -> None:
     spec = given(path, small())
     if any(path[: len(field)] == field for field in IGNORED_FIELDS):
         assert refused(spec) == []
-        assert told(spec) == told(small())
+        assert configured(spec) == configured(small())
     elif paths := refused(spec):
         assert any(path[: len(each)] == each for each in paths)
     else:
-        assert told(spec) != told(small())
+        assert configured(spec) != configured(small())
 
 
 @pytest.mark.parametrize("path", NEEDS, ids=dotted)
 def test_fields_that_go_together_have_an_effect(path: Path) -> None:
     spec = given(path, {**small(), **copy.deepcopy(NEEDS[path])})
     assert refused(spec) == []
-    assert told(spec) != told(small())
+    assert configured(spec) != configured(small())
 
 
 def test_spark_is_refused() -> None:
@@ -144,6 +146,14 @@ def test_addresses_are_those_of_the_runner() -> None:
 
 def test_a_pattern_stands_for_topics() -> None:
     spec = {name: value for name, value in small().items() if name != "topics"}
-    settings = flags_in(settings_of(parse_spec({**spec, "topicPattern": "orders-.*"})))
-    assert settings["topic-pattern"] == "orders-.*"
-    assert "topics" not in settings
+    settings = settings_of(parse_spec({**spec, "topicPattern": "orders-.*"}))
+    assert (settings.topic_pattern, list(settings.topics)) == ("orders-.*", [])
+
+
+def test_the_settings_file_is_a_part_of_the_spec() -> None:
+    spec = parse_spec(small())
+    written = json.loads(settings_json(spec))
+    assert written["topics"] == list(spec.topics)
+    assert written["membership"]["sessionTimeoutSeconds"] == spec.membership.session_timeout_seconds
+    assert written["assignment"]["strategy"] == spec.assignment.strategy
+    assert parse_json(settings_json(spec)) == settings_of(spec)

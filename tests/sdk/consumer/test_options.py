@@ -13,8 +13,8 @@ from rota.consumer.sidecar_options import SIDECAR_SETTINGS
 from rota.consumer.sidecar_process import environment, flags
 from rota.consumer.sidecars import Subscription
 from rota.consumer.validation import STRATEGIES
-from rota_sidecar.config import parse
-from rota_sidecar.config.validation import problem, secret_in
+from rota_sidecar.config.loading import read_sources
+from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.core.assignors.built_in import NAMES
 
 KAFKA, RECORDS_IN_KAFKA = "kafka:9092", {"bootstrap_servers": "kafka:9092"}
@@ -194,14 +194,12 @@ def test_a_value_that_the_sidecar_would_refuse_is_refused_by_every_constructor(
 
 @pytest.mark.parametrize("more", GOOD)
 def test_what_the_constructor_takes_the_sidecar_takes(
-    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    more: dict[str, Any],
 ) -> None:
     options = Options(**settings(more))
-    for name, value in environment(options).items():
-        monkeypatch.setenv(name, value)
     given = list(flags(options, address(options), Subscription(("orders",))))
-    assert secret_in(given) == ""
-    assert problem(parse(given), NAMES) == ""
+    config = read_sources(given, environment(options)).config()
+    assert assignor_problem(config.assignors, NAMES) == ""
 
 
 def address(options: Options) -> str:

@@ -308,7 +308,7 @@ WRONG: list[tuple[str, Message, str]] = [
     (
         "Commit",
         pb.CommitRequest(offsets=[pb.PartitionOffset(offset=1)]),
-        "'' can be no topic: up to 249 letters, digits, '.', '_' and '-'",
+        "invalid topic name ''; expected 1 to 249 letters, digits, '.', '_' and '-'",
     ),
     (
         "Commit",
@@ -344,7 +344,7 @@ WRONG: list[tuple[str, Message, str]] = [
     (
         "Partitions",
         pb.PartitionsRequest(topic="a b"),
-        "'a b' can be no topic: up to 249 letters, digits, '.', '_' and '-'",
+        "invalid topic name 'a b'; expected 1 to 249 letters, digits, '.', '_' and '-'",
     ),
     (
         "Subscribe",
@@ -379,7 +379,7 @@ def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         code, details = await refused(talk.stub.Subscribe(pb.SubscribeRequest(pattern="(")))
         assert code is Code.INVALID_ARGUMENT
-        assert "the topic pattern ( is no regular expression" in details
+        assert "invalid topic pattern '('; expected a regular expression" in details
 
     play(tmp_path, story)
 

@@ -275,7 +275,7 @@ WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
     ),
     (
         judged(judgement(5, about=("", 0, 1))),
-        "'' can be no topic: up to 249 letters, digits, '.', '_' and '-'",
+        "invalid topic name ''; expected 1 to 249 letters, digits, '.', '_' and '-'",
     ),
     (
         judged(judgement(5, about=("a", -1, 1))),

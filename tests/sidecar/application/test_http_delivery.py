@@ -330,4 +330,4 @@ def test_another_machine_is_refused_unless_it_is_meant(url: str) -> None:
     ],
 )
 def test_an_invalid_url_is_refused(url: str) -> None:
-    assert "give one like" in url_problem(url, insecure=True)
+    assert "expected a URL such as" in url_problem(url, insecure=True)

@@ -1,4 +1,4 @@
-"""What the sidecar refuses to start with, each in a sentence, and what it takes."""
+"""Command lines and variables that the sidecar refuses, each in one sentence, and those that it accepts."""
 
 import subprocess
 import sys
@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota_sidecar.config import parse
-from rota_sidecar.config.delivery_flags import delivery_config
-from rota_sidecar.config.endpoints import has_tls, is_coordinated_by_rota, rota_addresses
-from rota_sidecar.config.validation import problem, secret_in
+from rota_sidecar.config.validation import secret_in
 from rota_sidecar.core.delivery.config import Reset
+from tests.sidecar.config.configs import config_of, refusal
 
 STRATEGIES = ("range", "cooperative-sticky")
 ENOUGH = ("--group-id=orders", "--topics=a,b")
@@ -33,13 +31,12 @@ USER = "--sasl-username-file=user"
     ],
 )
 def test_what_is_not_given_follows_what_is(given: Sequence[str], derived: tuple[int, Reset]) -> None:
-    options = parse(["--group-id=orders", *given])
-    assert problem(options, STRATEGIES) == ""
-    assert (options.heartbeat_interval_ms, delivery_config(options).on_offset_expired) == derived
+    config = config_of(["--group-id=orders", *given])
+    assert (config.member.heartbeat_interval_ms, config.delivery.on_offset_expired) == derived
 
 
 def wrong(*more: str, instead_of: Sequence[str] = ENOUGH) -> str:
-    return problem(parse([*instead_of, *more]), STRATEGIES)
+    return refusal([*instead_of, *more], STRATEGIES)
 
 
 @pytest.mark.parametrize(
@@ -64,45 +61,48 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("more", "message"),
     [
-        (("--group-id=",), "--group-id is missing"),
+        (("--group-id=",), "--group-id is required"),
         (("--group-id=" + "g" * 250,), "at most 249 characters"),
-        (("--topic-pattern=a.*",), "either --topics or --topic-pattern"),
-        (("--topics=a,b/c",), "'b/c' can be no topic"),
-        (("--topics=..",), "'..' can be no topic"),
-        (("--topics=", "--topic-pattern=a("), "the topic pattern a( is no regular expression"),
-        (("--assignors=",), "--assignors: name at least one strategy"),
-        (("--assignors=range,range",), "--assignors: a strategy is named twice"),
+        (("--topic-pattern=a.*",), "--topics and --topic-pattern exclude each other"),
+        (("--topics=a,b/c",), '--topics is "b/c"; expected a topic name'),
+        (("--topics=..",), '--topics is ".."; expected a topic name'),
+        (
+            ("--topics=", "--topic-pattern=a("),
+            "--topic-pattern has an invalid topic pattern 'a('; expected a regular expression",
+        ),
+        (("--assignors=",), "name at least one strategy"),
+        (("--assignors=range,range",), "a strategy is listed twice"),
         (
             ("--assignors=range,fair",),
-            "there is no strategy fair; known are cooperative-sticky, range",
+            "unknown strategy fair; expected one of cooperative-sticky, range",
         ),
-        (("--max-moved-partitions-percent=-1",), "--max-moved-partitions-percent: give 0 to 100"),
-        (("--max-moved-partitions-percent=101",), "give 0 to 100"),
-        (("--group-instance-id=a b",), "--group-instance-id a b: up to 249 letters"),
-        (("--client-id=a\nb",), "--client-id: up to 249 characters that can be printed"),
-        (("--rack=" + "r" * 250,), "--rack: up to 249"),
-        (("--bootstrap-servers=",), "--bootstrap-servers: give rota://HOST:PORT"),
-        (("--bootstrap-servers=rota://a:7070,b:9092",), "names Rota and Kafka at once"),
-        (("--bootstrap-servers=rota://a",), "--bootstrap-servers rota://a: give HOST:PORT"),
-        (("--bootstrap-servers=kafka:0",), "give HOST:PORT"),
-        (("--bootstrap-servers=kafka:65536",), "give HOST:PORT"),
-        (("--bootstrap-servers=::1:9092",), "give HOST:PORT"),
-        (("--bootstrap-servers=http://a:80",), "give HOST:PORT"),
-        (("--coordination=kafka",), "--coordination kafka needs brokers"),
-        (("--coordinator-address=a:7070",), "a rota:// server coordinates groups itself"),
-        ((KAFKA, "--coordination=rota"), "needs --coordinator-address"),
-        ((KAFKA, "--coordinator-address=a:7070"), "--coordinator-address needs --coordination rota"),
+        (("--max-moved-partitions-percent=-1",), "--max-moved-partitions-percent is -1; expected 0 to 100"),
+        (("--max-moved-partitions-percent=101",), "is 101; expected 0 to 100"),
+        (("--group-instance-id=a b",), '--group-instance-id is "a b"; expected at most 249 letters'),
+        (("--client-id=a\nb",), r'--client-id is "a\nb"; expected at most 249 printable characters'),
+        (("--rack=" + "r" * 250,), "expected at most 249 printable characters"),
+        (("--bootstrap-servers=",), "--bootstrap-servers is empty; expected rota://HOST:PORT"),
+        (("--bootstrap-servers=rota://a:7070,b:9092",), "has addresses of Rota and of Kafka"),
+        (("--bootstrap-servers=rota://a",), '--bootstrap-servers is "rota://a"; expected rota://HOST:PORT'),
+        (("--bootstrap-servers=kafka:0",), "expected rota://HOST:PORT for Rota, HOST:PORT for Kafka"),
+        (("--bootstrap-servers=kafka:65536",), "expected rota://HOST:PORT for Rota, HOST:PORT for Kafka"),
+        (("--bootstrap-servers=::1:9092",), "expected rota://HOST:PORT for Rota, HOST:PORT for Kafka"),
+        (("--bootstrap-servers=http://a:80",), "expected rota://HOST:PORT for Rota, HOST:PORT for Kafka"),
+        (("--coordination=kafka",), "--coordination kafka requires Kafka brokers"),
+        (("--coordinator-address=a:7070",), "rota:// servers coordinate groups themselves"),
+        ((KAFKA, "--coordination=rota"), "requires --coordinator-address"),
+        ((KAFKA, "--coordinator-address=a:7070"), "--coordinator-address requires --coordination rota"),
         (
             (KAFKA, "--coordination=rota", "--coordinator-address=a"),
-            "--coordinator-address a: give HOST:PORT",
+            '--coordinator-address is "a"; expected HOST:PORT',
         ),
-        (("--session-timeout-ms=0",), "--session-timeout-ms: give 1 to 2147483647"),
-        (("--rebalance-timeout-ms=2147483648",), "--rebalance-timeout-ms: give 1 to"),
-        (("--topics-refresh-ms=-1",), "--topics-refresh-ms: give 1 to"),
-        (("--leave-timeout-ms=0",), "--leave-timeout-ms: give 1 to"),
-        (("--heartbeat-interval-ms=15001",), "a session needs room for 3 heartbeats, so give 15000 or less"),
+        (("--session-timeout-ms=0",), "--session-timeout-ms is 0; expected 3 to 2147483647"),
+        (("--rebalance-timeout-ms=2147483648",), "--rebalance-timeout-ms is 2147483648; expected 1 to"),
+        (("--topics-refresh-ms=-1",), "--topics-refresh-ms is -1; expected 1 to"),
+        (("--leave-timeout-ms=0",), "--leave-timeout-ms is 0; expected 1 to"),
+        (("--heartbeat-interval-ms=15001",), "--heartbeat-interval-ms is 15001; expected 15000 or less"),
         (("--tls-cert=a",), "--tls-key is missing"),
         (("--tls-key=a",), "--tls-cert is missing"),
         ((FAR, "--token-file=token"), "rota://rota.example:7070 is another machine"),
@@ -112,14 +112,14 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
             "far:7070 is another machine",
         ),
         ((SCRAM, USER), "--sasl-mechanism is for Kafka"),
-        ((KAFKA, "--sasl-mechanism=GSSAPI"), "GSSAPI: known are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
-        ((KAFKA, SCRAM), "the login needs a name"),
-        ((KAFKA, SCRAM, USER), "the login needs a password"),
+        ((KAFKA, "--sasl-mechanism=GSSAPI"), '"GSSAPI"; expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512'),
+        ((KAFKA, SCRAM), "the login requires a user name"),
+        ((KAFKA, SCRAM, USER), "the login requires a password"),
         ((KAFKA, USER), "--sasl-mechanism is missing"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(more: Sequence[str], sentence: str) -> None:
-    assert sentence in wrong(*more)
+def test_what_does_not_fit_is_refused_in_one_line(more: Sequence[str], message: str) -> None:
+    assert message in wrong(*more)
     assert "\n" not in wrong(*more)
 
 
@@ -146,63 +146,71 @@ def test_a_sidecar_that_delivers_takes_what_fits(more: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("more", "message"),
     [
         (("--listen=0.0.0.0:7080",), "--listen 0.0.0.0:7080 is open to other machines"),
-        (("--listen=7080",), "--listen 7080: give HOST:PORT"),
-        (("--http-listen=here",), "--http-listen here: give HOST:PORT"),
-        (("--listen=",), "there is nobody to deliver to"),
+        (("--listen=7080",), '--listen is "7080"; expected HOST:PORT'),
+        (("--http-listen=here",), '--http-listen is "here"; expected HOST:PORT'),
+        (("--listen=",), "no application can receive records"),
         (("--listen-socket=/" + "s" * 107,), "at most 107 bytes"),
-        (("--topics=a", "--topic-pattern=b"), "either --topics or --topic-pattern"),
-        (("--dead-letter-topic=a/b",), "--dead-letter-topic a/b can be no topic"),
-        (("--dead-letter-topic=a", "--topics=a"), "its records would come round for ever"),
+        (("--topics=a", "--topic-pattern=b"), "--topics and --topic-pattern exclude each other"),
+        (("--dead-letter-topic=a/b",), '--dead-letter-topic is "a/b"; expected at most 249 letters'),
+        (("--dead-letter-topic=a", "--topics=a"), "its records would be dead letters again"),
         (("--delivery-url=ftp://a", "--topics=a"), "--delivery-url"),
-        (("--delivery-url=http://127.0.0.1:1/",), "nobody subscribes by HTTP"),
-        (("--priorities=a",), "--priorities a: give TOPIC=N"),
-        (("--priorities=a=x",), "--priorities a=x: give TOPIC=N"),
-        (("--fleet=operator",), "--fleet operator: give HOST:PORT"),
+        (("--delivery-url=http://127.0.0.1:1/",), "no application subscribes over HTTP"),
+        (("--priorities=a",), '--priorities is "a"; expected TOPIC=N'),
+        (("--priorities=a=x",), '--priorities is "a=x"; expected TOPIC=N'),
+        (("--fleet=operator",), '--fleet is "operator"; expected HOST:PORT'),
         (("--fleet=operator:7083", "--token-file=token"), "operator:7083 is another machine"),
         (("--fleet=operator:7083", "--fleet-token-file=token"), "operator:7083 is another machine"),
-        (("--fleet-token-file=token",), "--fleet-token-file is shown to Fleet"),
-        (("--static",), "--static needs a name"),
-        (("--concurrency=0",), "--concurrency: give 1 to"),
-        (("--in-flight-max=1000001",), "--in-flight-max: give 1 to 1000000"),
-        (("--drain-timeout-ms=0",), "--drain-timeout-ms: give 1 to"),
+        (("--fleet-token-file=token",), "--fleet-token-file requires --fleet"),
+        (("--static",), "--static requires --group-instance-id"),
+        (("--concurrency=0",), "--concurrency is 0; expected 1 to"),
+        (("--in-flight-max=1000001",), "--in-flight-max is 1000001; expected 1 to 1000000"),
+        (("--drain-timeout-ms=0",), "--drain-timeout-ms is 0; expected 1 to"),
     ],
 )
-def test_a_sidecar_that_delivers_refuses_what_does_not_fit(more: Sequence[str], sentence: str) -> None:
+def test_a_sidecar_that_delivers_refuses_what_does_not_fit(more: Sequence[str], message: str) -> None:
     found = wrong(*more, instead_of=SERVES)
-    assert sentence in found
+    assert message in found
     assert "\n" not in found
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "sentence"),
+    ("variable", "value", "message"),
     [
         ("ROTA_GROUP_ID", "from-there", ""),
-        ("ROTA_TLS", "yes", "ROTA_TLS is yes: give true or false"),
+        ("ROTA_TLS", "yes", 'ROTA_TLS is "yes"; expected true or false'),
         ("ROTA_TLS", "true", ""),
-        ("ROTA_COORDINATION", "zookeeper", "ROTA_COORDINATION is zookeeper: give one of auto, rota, kafka"),
-        ("ROTA_LOG_FORMAT", "xml", "ROTA_LOG_FORMAT is xml"),
-        ("ROTA_SUSPEND", "maybe", "ROTA_SUSPEND is maybe"),
-        ("ROTA_HEARTBEAT_INTERVAL_MS", "15001", "give 15000 or less"),
+        (
+            "ROTA_COORDINATION",
+            "zookeeper",
+            'ROTA_COORDINATION is "zookeeper"; expected one of auto, rota, kafka',
+        ),
+        ("ROTA_LOG_FORMAT", "xml", 'ROTA_LOG_FORMAT is "xml"'),
+        ("ROTA_SUSPEND", "maybe", 'ROTA_SUSPEND is "maybe"'),
+        ("ROTA_HEARTBEAT_INTERVAL_MS", "15001", "expected 15000 or less"),
+        ("ROTA_RETRIES", "many", 'ROTA_RETRIES is "many"; expected an integer from 0 to 1000000'),
     ],
 )
 def test_variables_are_the_flags_defaults(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(variable, value)
     found = wrong(instead_of=[flag for flag in ENOUGH if variable != "ROTA_GROUP_ID" or "group" not in flag])
-    assert sentence in found
-    assert bool(found) == bool(sentence)
-    assert parse([]).group_id == ("from-there" if variable == "ROTA_GROUP_ID" else "")
+    assert message in found
+    assert bool(found) == bool(message)
+    if variable == "ROTA_GROUP_ID":
+        assert config_of([]).member.group_id == "from-there"
 
 
 def test_a_login_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_SASL_USERNAME", "me")
     monkeypatch.setenv("ROTA_SASL_PASSWORD", "canary")
     assert wrong(KAFKA, SCRAM) == ""
-    assert parse([]).sasl_password == "canary"
+    config = config_of([*ENOUGH, KAFKA, SCRAM])
+    assert config.security.sasl.password == "canary"
+    assert "canary" not in repr(config)
 
 
 def test_who_coordinates_follows_from_the_addresses() -> None:
@@ -211,9 +219,10 @@ def test_who_coordinates_follows_from_the_addresses() -> None:
         ([KAFKA], False, []),
         ([KAFKA, "--coordination=rota", "--coordinator-address=a:1,b:2"], True, ["a:1", "b:2"]),
     ):
-        options = parse(flags)
-        assert (is_coordinated_by_rota(options), rota_addresses(options)) == (by_rota, addresses)
-    assert [has_tls(parse(flags)) for flags in ([], ["--tls"], ["--tls-ca=a"])] == [False, True, True]
+        backend = config_of([*ENOUGH, *flags]).backend
+        assert (backend.is_coordinated_by_rota, list(backend.rota_addresses)) == (by_rota, addresses)
+    secured = [config_of([*ENOUGH, *flags]).security.has_tls for flags in ([], ["--tls"], ["--tls-ca=a"])]
+    assert secured == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -229,12 +238,12 @@ def test_who_coordinates_follows_from_the_addresses() -> None:
     ],
 )
 def test_a_secret_in_an_argument_is_refused_and_not_repeated(arguments: list[str]) -> None:
-    assert "everybody on this machine can read arguments" in secret_in(arguments)
+    assert "every process on this machine can read arguments" in secret_in(arguments)
     done = subprocess.run(
         [sys.executable, "-m", "rota_sidecar", *ENOUGH, *arguments], capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert "everybody on this machine can read arguments" in done.stderr
+    assert "every process on this machine can read arguments" in done.stderr
     assert "canary" not in done.stderr + done.stdout
 
 
@@ -242,7 +251,7 @@ def test_the_program_says_what_is_wrong_before_it_does_anything() -> None:
     command = [sys.executable, "-m", "rota_sidecar", *ENOUGH, "--max-moved-partitions-percent=101"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "rota-sidecar: --max-moved-partitions-percent: give 0 to 100\n"
+    assert done.stderr == "rota-sidecar: --max-moved-partitions-percent is 101; expected 0 to 100\n"
 
 
 def test_files_of_secrets_are_no_secrets() -> None:

@@ -1,4 +1,4 @@
-"""A Fleet for tests: it hears reports, and gives orders when the test says so."""
+"""A Fleet server for tests: it receives reports, and sends orders when the test asks for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ class Headquarters(pb_grpc.FleetServicer):
         self.answers: dict[int, list[pb.OrderAnswer]] = {}
         self.streams = 0
         self.metadata: list[dict[str, str]] = []
-        self._heard = asyncio.Condition()
+        self._received = asyncio.Condition()
         self._orders: asyncio.Queue[pb.SidecarOrder | None] = asyncio.Queue()
 
     @override
@@ -36,12 +36,12 @@ class Headquarters(pb_grpc.FleetServicer):
     ) -> AsyncIterator[pb.SidecarOrder]:
         self.streams += 1
         self.metadata.append({key: str(value) for key, value in context.invocation_metadata() or ()})
-        hearing = asyncio.ensure_future(self._hear(request_iterator))
+        reading = asyncio.ensure_future(self._read(request_iterator))
         try:
             while (order := await self._orders.get()) is not None:
                 yield order
         finally:
-            hearing.cancel()
+            reading.cancel()
 
     def hang_up(self) -> None:
         """End the stream."""
@@ -56,21 +56,21 @@ class Headquarters(pb_grpc.FleetServicer):
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
         """Return as soon as that holds; it is looked at after each report."""
-        async with asyncio.timeout(WITHIN_S), self._heard:
-            await self._heard.wait_for(holds)
+        async with asyncio.timeout(WITHIN_S), self._received:
+            await self._received.wait_for(holds)
 
     @property
     def last(self) -> pb.SidecarReport:
         """The newest report."""
         return self.reports[-1]
 
-    async def _hear(self, reports: AsyncIterator[pb.SidecarReport]) -> None:
+    async def _read(self, reports: AsyncIterator[pb.SidecarReport]) -> None:
         async for report in reports:
-            async with self._heard:
+            async with self._received:
                 self.reports.append(report)
                 for answer in report.answers:
                     self.answers.setdefault(answer.order_id, []).append(answer)
-                self._heard.notify_all()
+                self._received.notify_all()
 
 
 @asynccontextmanager

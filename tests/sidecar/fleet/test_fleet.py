@@ -1,15 +1,16 @@
 """A sidecar reports to Fleet and takes its orders; without Fleet it goes on."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseDict
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
+from rota_proto.fleet.v1.settings_pb2 import GroupSettings
 from tests.sidecar.fleet.headquarters import Headquarters, serving
 from tests.support.app import App
 from tests.support.app import running as attached
@@ -40,12 +41,12 @@ def topic(coordinator: Coordinator, request: pytest.FixtureRequest) -> str:
 Story = Callable[[Headquarters, Deliverer, App], Coroutine[Any, Any, None]]
 
 
-def told(
+def run_story(
     folder: Path, coordinator: Coordinator, topic: str, story: Story, *flags: str, begins: bool = True
 ) -> None:
     """A story with all of them."""
 
-    async def tell() -> None:
+    async def run() -> None:
         async with serving() as fleet:
             more = (f"--topics={topic}", "--commit-interval-ms=200", f"--fleet={fleet.address}", *flags)
             sidecar = Deliverer(folder, f"rota://{coordinator.address}", topic, more)
@@ -60,18 +61,22 @@ def told(
                 await asyncio.to_thread(app.stop)
                 await asyncio.to_thread(sidecar.close)
 
-    asyncio.run(tell())
+    asyncio.run(run())
 
 
 def done(fleet: Headquarters) -> int:
     return fleet.last.member.records_done if fleet.reports else 0
 
 
+def is_suspended(fleet: Headquarters) -> bool:
+    return fleet.last.member.suspended
+
+
 def positions(fleet: Headquarters) -> list[tuple[int, int | None, int | None]]:
     return [(each.partition, each.committed, each.end) for each in fleet.last.partitions]
 
 
-def test_reports_tell_how_member_and_partitions_fare(
+def test_reports_have_the_state_of_member_and_partitions(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
@@ -87,7 +92,7 @@ def test_reports_tell_how_member_and_partitions_fare(
         assert not report.partitions[0].HasField("first_unresolved_timestamp_ms")
         assert {each.in_flight for each in report.partitions} == {0}
 
-    told(tmp_path, coordinator, topic, story, "--client-id=pod-7")
+    run_story(tmp_path, coordinator, topic, story, "--client-id=pod-7")
 
 
 def test_what_is_not_known_is_left_out(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:
@@ -96,7 +101,7 @@ def test_what_is_not_known_is_left_out(tmp_path: Path, coordinator: Coordinator,
         assert all(not each.HasField("arrival_rate") for each in fleet.reports[0].partitions)
         assert fleet.reports[0].member.records_done == 0
 
-    told(tmp_path, coordinator, topic, story, begins=False)
+    run_story(tmp_path, coordinator, topic, story, begins=False)
 
 
 def test_what_keeps_it_from_reading_is_reported_until_it_is_over(
@@ -120,7 +125,7 @@ def test_what_keeps_it_from_reading_is_reported_until_it_is_over(
         "--initial-offset=none",
         f"--topics={topic},{topic}-missing",
     )
-    told(tmp_path, coordinator, topic, story, *flags, begins=False)
+    run_story(tmp_path, coordinator, topic, story, *flags, begins=False)
 
 
 def test_suspended_it_stays_a_member_and_reads_nothing(
@@ -137,19 +142,20 @@ def test_suspended_it_stays_a_member_and_reads_nothing(
         assert (await fleet.order(2, resume=pb.Resume())).error == ""
         await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS + 5)
 
-    told(tmp_path, coordinator, topic, story)
+    run_story(tmp_path, coordinator, topic, story)
 
 
 def test_other_settings_are_taken_as_a_whole_or_not_at_all(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
-    async def configured(fleet: Headquarters, number: int, settings: object) -> str:
-        order = pb.Configure(settings=json.dumps(settings).encode())
+    async def configured(fleet: Headquarters, number: int, settings: dict[str, Any]) -> str:
+        order = pb.Configure(settings=ParseDict(settings, GroupSettings()))
         return (await fleet.order(number, configure=order)).error
 
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
-        wrong = {"suspend": True, "delivery": {"retries": 3}}
-        assert "delivery.retries is no setting" in await configured(fleet, 1, wrong)
+        wrong = {"suspend": True, "delivery": {"retry": -3}}
+        assert "delivery.retry is -3; expected 0 to" in await configured(fleet, 1, wrong)
+        assert not is_suspended(fleet)
         fixed = {"suspend": True, "membership": {"sessionTimeoutSeconds": 60}}
         assert await configured(fleet, 2, fixed) == "", "flags go before settings"
         await fleet.wait_until(lambda: fleet.last.member.suspended)
@@ -157,11 +163,11 @@ def test_other_settings_are_taken_as_a_whole_or_not_at_all(
             fleet, 3, {"delivery": {"ordering": "key"}}
         )
         assert fleet.last.member.suspended
-        assert await configured(fleet, 4, {"assignment": {"strategy": ["range", "cooperative-sticky"]}}) == ""
+        assert await configured(fleet, 4, {"assignment": {"strategy": "range,cooperative-sticky"}}) == ""
         await fleet.wait_until(lambda: fleet.last.member.generation_id == 2)
         assert not fleet.last.member.suspended
 
-    told(tmp_path, coordinator, topic, story)
+    run_story(tmp_path, coordinator, topic, story)
 
 
 def test_offsets_are_reset_by_the_owner_and_read_from_there(
@@ -183,7 +189,7 @@ def test_offsets_are_reset_by_the_owner_and_read_from_there(
         await fleet.wait_until(lambda: len(fleet.reports) > seen + 2)
         assert done(fleet) == again
 
-    told(tmp_path, coordinator, topic, story)
+    run_story(tmp_path, coordinator, topic, story)
 
 
 def test_an_order_to_drain_is_forgotten_when_it_expires(
@@ -204,7 +210,7 @@ def test_an_order_to_drain_is_forgotten_when_it_expires(
         assert not fleet.last.member.draining
         assert list(fleet.last.member.problems) == []
 
-    told(tmp_path, coordinator, topic, story)
+    run_story(tmp_path, coordinator, topic, story)
 
 
 def test_a_static_member_waits_ready_for_its_name(
@@ -227,13 +233,13 @@ def test_a_static_member_waits_ready_for_its_name(
         await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS + 5)
         assert await asyncio.to_thread(sidecar.terminate) == 0
 
-    told(tmp_path, coordinator, topic, story, "--static", begins=False)
+    run_story(tmp_path, coordinator, topic, story, "--static", begins=False)
 
 
 def test_without_fleet_it_goes_on_and_dials_again(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
-    async def tell() -> None:
+    async def run() -> None:
         async with serving() as fleet:
             address = fleet.address
         more = (f"--topics={topic}", "--commit-interval-ms=200", f"--fleet={address}")
@@ -257,7 +263,7 @@ def test_without_fleet_it_goes_on_and_dials_again(
         ends = {(topic, 0): RECORDS, (topic, 1): RECORDS}
         assert committed(coordinator.address, topic) == ends
 
-    asyncio.run(tell())
+    asyncio.run(run())
 
 
 def test_fleet_is_shown_the_token(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:
@@ -268,4 +274,4 @@ def test_fleet_is_shown_the_token(tmp_path: Path, coordinator: Coordinator, topi
         await fleet.wait_until(lambda: bool(fleet.reports))
         assert fleet.metadata[0]["authorization"] == "Bearer who-we-are"
 
-    told(tmp_path, coordinator, topic, story, f"--token-file={token}", begins=False)
+    run_story(tmp_path, coordinator, topic, story, f"--token-file={token}", begins=False)

@@ -98,7 +98,10 @@ def test_a_bad_line_is_answered_and_changes_nothing(tmp_path: Path, servers: str
         sidecar.wait_until_it_has(PARTITIONS)
         for line, sentence in (
             ("no json", "the line is no JSON"),
-            (json.dumps({"command": "assignors", "names": ["fair"]}), "there is no strategy fair; known are"),
+            (
+                json.dumps({"command": "assignors", "names": ["fair"]}),
+                "unknown strategy fair; expected one of",
+            ),
             ("x" * (LINE_BYTES_MAX + 1), "the line is too long"),
         ):
             sidecar.say(line)

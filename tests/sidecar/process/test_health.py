@@ -69,7 +69,7 @@ def test_a_hung_application_loses_its_partitions_and_gets_them_when_it_goes_on(
         sidecar.wait_until(lambda: committed(coordinator.address, topic).get((topic, 0)) == RECORDS + 1)
 
 
-def test_a_record_that_fails_for_good_without_a_dead_letter_topic_is_told(
+def test_a_record_that_failed_permanently_without_a_dead_letter_topic_is_reported(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
     sidecar = sidecar_on(tmp_path, coordinator, topic, "--retries=1", "--backoff-ms=10")
@@ -111,7 +111,7 @@ def test_a_drain_that_takes_too_long_says_what_is_left(
         sidecar.wait_until(lambda: sidecar.metrics()[f'rota_inflight_records{{group="{topic}"}}'] == 10)
         status, text = sidecar.drain()
         assert status == HTTPStatus.GATEWAY_TIMEOUT
-        assert text.startswith("10 records are still in the application's hands")
+        assert text.startswith("10 records are still in flight")
         assert sidecar.terminate() == 0
 
 

@@ -157,7 +157,7 @@ def test_a_sidecar_that_is_killed_with_its_application_repeats_only_what_was_not
         assert all(offset >= before.get((name, number), 0) for name, number, offset in again)
 
 
-def test_what_is_wrong_with_the_doors_is_said_in_a_sentence(
+def test_a_listener_that_cannot_be_opened_ends_the_program_with_one_line(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
     sidecar = sidecar_on(tmp_path, coordinator, topic)
@@ -219,12 +219,15 @@ def test_it_ends_with_whoever_started_it_for_itself(
                 assert line, "it has ended"
             child.stdin.close()
             assert child.wait(20) == 0
-            assert b"whoever started the sidecar is gone" in child.stderr.read()
+            assert (
+                b"standard input has ended: the process that started the sidecar is gone"
+                in child.stderr.read()
+            )
         finally:
             child.kill()
 
 
-def test_a_state_folder_of_another_sidecar_is_refused_in_a_sentence(
+def test_a_state_folder_of_another_sidecar_is_refused_in_one_line(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
     flag = f"--state-folder={tmp_path}/state"

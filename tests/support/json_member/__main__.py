@@ -6,7 +6,6 @@ A group member as a process: JSON events on stdout, JSON commands on stdin, no r
 Takes the sidecar's flags and runs the sidecar's membership as it ships. Started by `tests.support.sidecar`.
 """
 
-import argparse
 import asyncio
 import signal
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 from rota_service.event_log import EventLog, open_event_log
 from rota_sidecar.__main__ import configured, insist_on_ending
+from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.core.member.actions import Ended, Problem
 from rota_sidecar.membership.driver import STATE_FILE_RECOVERED, MemberEvent, Membership, StateFileRecovered
 from rota_sidecar.membership.state_file import StateFileError
@@ -30,22 +30,25 @@ def main() -> None:
     """Run the member; exit with 0 when it ends as requested, else with 1 and a message."""
     arguments = sys.argv[1:]
     acknowledges = MANUAL not in arguments
-    options, strategies = configured([argument for argument in arguments if argument != MANUAL])
-    if not (options.topics or options.topic_pattern):
+    _, config, strategies = configured([argument for argument in arguments if argument != MANUAL])
+    if not config.has_subscription:
         sys.exit("json-member: --topics or --topic-pattern is required")
     try:
-        failed = asyncio.run(serve(options, strategies, acknowledges=acknowledges))
+        failed = asyncio.run(serve(config, strategies, acknowledges=acknowledges))
     except StateFileError as error:
         failed = str(error)
     sys.exit(f"json-member: {failed}" if failed else 0)
 
 
-async def serve(options: argparse.Namespace, strategies: Strategies, *, acknowledges: bool) -> str:
+async def serve(config: SidecarConfig, strategies: Strategies, *, acknowledges: bool) -> str:
     """Run the member until it ends; return why it failed, or an empty string. Raises StateFileError."""
     failed = "it broke"
     try:
         failed = await serve_member(
-            options, strategies, open_event_log("json-member", options.log_format), acknowledges=acknowledges
+            config,
+            strategies,
+            open_event_log("json-member", config.process.log_format),
+            acknowledges=acknowledges,
         )
     finally:
         insist_on_ending(1 if failed else 0)
@@ -53,18 +56,18 @@ async def serve(options: argparse.Namespace, strategies: Strategies, *, acknowle
 
 
 async def serve_member(
-    options: argparse.Namespace, strategies: Strategies, event_log: EventLog, *, acknowledges: bool
+    config: SidecarConfig, strategies: Strategies, event_log: EventLog, *, acknowledges: bool
 ) -> str:
     """Connect lines and membership, and run both; return why the member failed, or an empty string. Raises StateFileError."""
-    state_file = open_state(options)
+    state_file = open_state(config)
     saved, forgotten = (None, "") if state_file is None else state_file.read()
     reader, writer = LineReader(sys.stdin.fileno()), LineWriter(sys.stdout.fileno())
     offers = offers_of(strategies)
-    settings = Settings(options.group_id, offers, acknowledges, options.leave_timeout_ms)
+    settings = Settings(config.member.group_id, offers, acknowledges, config.process.leave_timeout_ms)
     member = JsonMember(settings, clocks(), writer.put)
     listener = logged(event_log, member.listen)
-    engine = engine_for(options, strategies, member.on_coordinator_event, state_file)
-    membership = Membership(member_for(options, offers), engine, listener)
+    engine = engine_for(config, strategies, member.on_coordinator_event, state_file)
+    membership = Membership(member_for(config, offers), engine, listener)
     member.attach_member(membership)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, member.end, number.name)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rota_sidecar.config.validation import pattern_problem, topics_problem
+from rota_sidecar.config.parsing import pattern_problem, topics_problem
 from rota_sidecar.core.member.config import Subscription
 from rota_sidecar.core.member.partitions import Partition
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.config.validation import strategies_problem
+from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import Strategy
@@ -211,7 +211,7 @@ class JsonMember:
 
     def _strategies(self, names: Iterable[str]) -> tuple[Strategy, ...]:
         wanted = list(names)
-        wrong = strategies_problem(wanted, self._settings.strategies)
+        wrong = assignor_problem(wanted, self._settings.strategies)
         if wrong:
             raise InvalidCommand(wrong)
         return tuple(self._settings.strategies[name] for name in wanted)

@@ -38,7 +38,7 @@ from rota_operator.manifests.documents import BYTES_MAX, Document, InvalidManife
 from rota_operator.manifests.resources import ConsumerGroup, Manifests, Workload, collect_resources
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind
-from rota_operator.plan.settings import settings_of
+from rota_operator.plan.settings import settings_json
 from rota_operator.plan.supported import unsupported
 from rota_operator.replicas.events import DrainFailed, ProcessRole, ReplicaPolicy, ReplicaStopped, Restarting
 from rota_operator.replicas.replica_set import ReplicaSet
@@ -159,7 +159,7 @@ class Runner:
         for group in self._manifests.groups.values():
             settings = settings_file(self.paths, group)
             settings.parent.mkdir(parents=True, exist_ok=True)
-            settings.write_bytes(settings_of(group.spec))
+            settings.write_bytes(settings_json(group.spec))
         async with serve_fleet(self._fleet) as address, self._channel() as channel:
             self.paths = replace(self.paths, fleet=address)
             groups = list(self._manifests.groups.values())

@@ -4,36 +4,25 @@ Translates a spec for its sidecars: flags for what is fixed at start, settings f
 Called for each replica that is started, and when the spec has changed.
 """
 
-import json
 from collections.abc import Callable, Sequence
 
+from google.protobuf.json_format import MessageToJson, ParseDict
+
 from rota_operator.spec.model import ROTA, ConsumerGroupSpec
+from rota_proto.fleet.v1.settings_pb2 import GroupSettings
 
 ISOLATION = "isolation.level"
-# Of what is told as settings, what somebody else acts on.
-SETTINGS_FIELDS = {
-    "topics": True,
-    "topic_pattern": True,
-    "suspend": True,
-    "assignment": True,
-    "membership": {"rack_topology_key"},
-    "offsets": {"reset"},
-    "delivery": True,
-}
 
 
-def settings_of(spec: ConsumerGroupSpec) -> bytes:
-    """Return the settings file: a subset of the spec as JSON."""
-    settings = spec.model_dump(
-        mode="json",
-        by_alias=True,
-        exclude_none=True,
-        include=set(SETTINGS_FIELDS),
-        exclude={name: left_out for name, left_out in SETTINGS_FIELDS.items() if isinstance(left_out, set)},
-    )
-    # One of the two is given.
-    del settings["topics" if spec.topic_pattern else "topicPattern"]
-    return json.dumps(settings, indent=2).encode()
+def settings_of(spec: ConsumerGroupSpec) -> GroupSettings:
+    """Return the settings of the group's sidecars: the fields of the spec that the message has too."""
+    given = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return ParseDict(given, GroupSettings(), ignore_unknown_fields=True)
+
+
+def settings_json(spec: ConsumerGroupSpec) -> bytes:
+    """Return the content of the sidecars' settings file."""
+    return MessageToJson(settings_of(spec)).encode()
 
 
 def flags_of(

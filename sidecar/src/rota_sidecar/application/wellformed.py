@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from rota_sidecar.config.validation import pattern_problem, topics_problem
+from rota_sidecar.config.parsing import pattern_problem, topics_problem
 
 PARTITIONS_MAX = 10_000
 TOPICS_MAX = 10_000

@@ -1,119 +1,399 @@
-"""The flags of a member, whatever else the sidecar does."""
+"""
+The declaration of every flag: name, type and bounds, default, help, and the group setting that stands for it.
 
-import argparse
+`arguments` builds the command line from them, `settings` maps settings to them, and `loading` makes the configuration of
+their values. The order here is that of `--help`.
+"""
 
-LOG_FORMATS = ("auto", "json", "text")
-COORDINATIONS = ("auto", "rota", "kafka")
+import re
+from typing import Any
+
+from rota_service.private_files import SOCKET_PATH_BYTES_MAX
+from rota_sidecar.config.flag_types import (
+    Choice,
+    File,
+    Flag,
+    Integer,
+    Pattern,
+    Priorities,
+    Setting,
+    Switch,
+    Text,
+    Texts,
+    Unacceptable,
+    is_name_or_empty,
+    is_printable,
+)
+from rota_sidecar.config.parsing import NAME_CHARACTERS, ROTA_SCHEME, is_address, is_name
+from rota_sidecar.core.delivery.config import CommitMode, Reset
+from rota_sidecar.core.ledger.batches import Ordering
+from rota_sidecar.core.ledger.rules import Backoff
+from rota_sidecar.core.member.config import HEARTBEATS_MIN
+
+INT32_MAX = 2**31 - 1
+# Bytes fetched ahead of the application. A partition accepts a batch of any size while it holds nothing else.
+AHEAD_MAX = 1 << 30
+RECORDS_MAX = 1_000_000
+LINGER_MAX_MS = 1_000
+GROUP_ID_LENGTH_MAX = 249
+SECONDS_MAX = 1e9
+OFF = False
+FAIL = "fail"
+READ_COMMITTED = "read_committed"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# The fewest heartbeats in a session: one that is lost must not end it.
-HEARTBEATS_MIN = 3
-HEARTBEAT_MS = 3_000
-# The environment has them, and no flag does.
+# Logins are read from these variables or from files: a flag would show them to every process of the machine.
 SASL_USERNAME, SASL_PASSWORD = "ROTA_SASL_USERNAME", "ROTA_SASL_PASSWORD"
+DURATION = re.compile(r"PT(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?")
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Where records and groups are."""
-    parser.add_argument(
-        "--bootstrap-servers",
-        default="rota://127.0.0.1:7070",
-        metavar="ADDRESS,…",
-        help="rota://HOST:PORT for Rota's log, HOST:PORT for Kafka",
-    )
-    parser.add_argument(
-        "--coordination",
-        choices=COORDINATIONS,
-        default="auto",
-        help="who coordinates the group; auto: Rota for rota://, else Kafka",
-    )
-    parser.add_argument(
-        "--coordinator-address",
-        default="",
-        metavar="HOST:PORT,…",
-        help="where Rota's coordinators are, when the records are Kafka's",
-    )
+def is_server(text: str) -> bool:
+    """Return True for rota://HOST:PORT and for HOST:PORT."""
+    return is_address(text.removeprefix(ROTA_SCHEME))
 
 
-def add_group(parser: argparse.ArgumentParser) -> None:
-    """Who the member is, and what it wants."""
-    for flag, default, metavar, meaning in (
-        ("group-id", "", "NAME", "the group to be a member of"),
-        ("topics", "", "NAME,…", "the topics to read"),
-        ("topic-pattern", "", "REGEX", "the topics to read: all whose whole name matches, also later ones"),
-        ("assignors", "cooperative-sticky", "NAME,…", "the strategies to offer, the preferred one first"),
-        ("group-instance-id", "", "NAME", "a static member: its partitions wait for it over a restart"),
-        ("client-id", "rota", "NAME", "what people see of the member in tools and logs"),
-        ("rack", "", "NAME", "where this process is, for strategies that mind it"),
-    ):
-        parser.add_argument(f"--{flag}", default=default, metavar=metavar, help=meaning)
-    parser.add_argument(
-        "--max-moved-partitions-percent",
-        type=int,
-        default=100,
-        metavar="N",
-        help="load-aware-sticky: how many partitions a round may move",
-    )
+def is_bind_address(text: str) -> bool:
+    """Return True for HOST:PORT, where port 0 is any free port, and for an empty text."""
+    return not text or is_address(text, lowest_port=0)
 
 
-def add_times(parser: argparse.ArgumentParser) -> None:
-    """How long things may take."""
-    of_heartbeats = (
-        f"how often heartbeats are sent; unless given, {HEARTBEAT_MS}, and at most a third of the session"
-    )
-    for flag, default, meaning in (
-        ("session-timeout-ms", 45_000, "without a heartbeat for this long the member is removed"),
-        ("heartbeat-interval-ms", None, of_heartbeats),
-        ("rebalance-timeout-ms", 300_000, "how long a rebalance waits for this member"),
-        ("topics-refresh-ms", 30_000, "how often to look for topics and partitions"),
-        (
-            "leave-timeout-ms",
-            10_000,
-            "on SIGTERM, after the drain: how long the application may take to let go",
-        ),
-    ):
-        parser.add_argument(f"--{flag}", type=int, default=default, metavar="N", help=meaning)
+def is_address_or_empty(text: str) -> bool:
+    """Return True for HOST:PORT, and for an empty text."""
+    return not text or is_address(text)
 
 
-def derive_times(options: argparse.Namespace) -> None:
-    """Set what follows from other flags unless it is given."""
-    if options.heartbeat_interval_ms is None:
-        options.heartbeat_interval_ms = min(HEARTBEAT_MS, options.session_timeout_ms // HEARTBEATS_MIN)
+def seconds_to_ms(seconds: float) -> int:
+    """Convert a setting to milliseconds. Raises Unacceptable."""
+    if not abs(seconds) < SECONDS_MAX:
+        raise Unacceptable(f"is {seconds}; expected a number of seconds")
+    return round(seconds * 1000)
 
 
-def add_security(parser: argparse.ArgumentParser) -> None:
-    """What the sidecar shows, and whom it trusts. Secrets are files or variables, never arguments."""
-    parser.add_argument(
-        "--tls",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="connect with TLS; so it is as well when one of the next three is given",
-    )
-    for flag, metavar, meaning in (
-        ("tls-ca", "PEM", "whom to trust; without it those that the system trusts"),
-        ("tls-cert", "PEM", "the certificate to show"),
-        ("tls-key", "PEM", "the key of that certificate"),
-        ("token-file", "FILE", "the token to show to Rota's servers"),
-        ("sasl-mechanism", "NAME", f"how to log in to Kafka: {', '.join(MECHANISMS)}"),
-        ("sasl-username-file", "FILE", f"the name to log in with; or the variable {SASL_USERNAME}"),
-        ("sasl-password-file", "FILE", f"the password to log in with; or the variable {SASL_PASSWORD}"),
-    ):
-        parser.add_argument(f"--{flag}", default="", metavar=metavar, help=meaning)
-    parser.add_argument(
-        "--insecure",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="send tokens and passwords beyond this machine without TLS",
-    )
+def duration_to_ms(duration: str) -> int:
+    """Convert a duration to milliseconds. Raises Unacceptable."""
+    found = DURATION.fullmatch(duration)
+    if found is None:
+        raise Unacceptable(f'is "{duration}"; expected an ISO 8601 duration such as PT30S, PT0.5S or PT1M30S')
+    hours, minutes, rest_s = found.groups(default="0")
+    return round((int(hours) * 3600 + int(minutes) * 60 + float(rest_s)) * 1000)
 
 
-def add_process(parser: argparse.ArgumentParser) -> None:
-    """What the process does with itself."""
-    parser.add_argument(
-        "--state-folder",
-        default="",
-        metavar="FOLDER",
-        help="where to remember who the member is, for a restart; without it nothing is remembered",
-    )
-    parser.add_argument(
-        "--log-format", choices=LOG_FORMATS, default="auto", help="auto: text on a terminal, else json"
-    )
+SERVER = Text("ADDRESS", is_server, "rota://HOST:PORT for Rota, HOST:PORT for Kafka")
+COORDINATOR = Text("HOST:PORT", is_server, "HOST:PORT, for example rota:7070")
+TOPIC = Text("NAME", is_name, f"a topic name: 1 to 249 {NAME_CHARACTERS}")
+NAME = Text("NAME", is_name_or_empty, f"at most 249 {NAME_CHARACTERS}, and not '.' or '..'")
+LABEL = Text("NAME", is_printable, "at most 249 printable characters")
+BIND_ADDRESS = Text("HOST:PORT", is_bind_address, "HOST:PORT, or nothing to listen on no port")
+SOCKET = File("FILE", SOCKET_PATH_BYTES_MAX)
+MILLISECONDS = Integer(1, INT32_MAX)
+BYTES = Integer(1, AHEAD_MAX)
+
+# The backend and the coordinator.
+BOOTSTRAP_SERVERS = Flag(
+    "bootstrap-servers",
+    Texts(SERVER),
+    ("rota://127.0.0.1:7070",),
+    "Servers that store the records: rota://HOST:PORT for Rota's log, HOST:PORT for Kafka",
+)
+COORDINATION = Flag(
+    "coordination",
+    Choice(("auto", "rota", "kafka")),
+    "auto",
+    "The system that coordinates the group. auto: the one that stores the records",
+)
+COORDINATOR_ADDRESS = Flag(
+    "coordinator-address",
+    Texts(COORDINATOR),
+    (),
+    "Addresses of Rota's coordinators, with --coordination rota and records in Kafka",
+)
+
+# The member and the group.
+GROUP_ID = Flag(
+    "group-id",
+    Text("NAME", lambda text: len(text) <= GROUP_ID_LENGTH_MAX, f"at most {GROUP_ID_LENGTH_MAX} characters"),
+    "",
+    "The consumer group that the sidecar joins. Required",
+)
+TOPICS = Flag("topics", Texts(TOPIC), (), "Topics to consume", Setting("topics"))
+TOPIC_PATTERN = Flag(
+    "topic-pattern",
+    Pattern(),
+    "",
+    "Consume all topics whose full name matches, including topics that are created later",
+    Setting("topicPattern"),
+)
+ASSIGNORS = Flag(
+    "assignors",
+    Texts(Text("NAME")),
+    ("cooperative-sticky",),
+    "Assignment strategies that the member offers, the preferred one first",
+    Setting("assignment.strategy"),
+)
+GROUP_INSTANCE_ID = Flag(
+    "group-instance-id", NAME, "", "Makes a static member, which keeps its partitions over a restart"
+)
+CLIENT_ID = Flag("client-id", LABEL, "rota", "Name of the member in tools and logs")
+RACK = Flag("rack", LABEL, "", "Rack of this process (client.rack), for rack-aware strategies")
+MAX_MOVED_PARTITIONS_PERCENT = Flag(
+    "max-moved-partitions-percent",
+    Integer(0, 100),
+    100,
+    "Percent of the partitions that a rebalance moves at most, with load-aware-sticky",
+    Setting("assignment.maxMovedPartitionsPercent", is_fixed=True),
+)
+
+# Timeouts of the member, in milliseconds.
+SESSION_TIMEOUT_MS = Flag(
+    "session-timeout-ms",
+    Integer(HEARTBEATS_MIN, INT32_MAX),
+    45_000,
+    "A member that sends no heartbeat for this long is removed from the group",
+    Setting("membership.sessionTimeoutSeconds", seconds_to_ms, is_fixed=True),
+)
+HEARTBEAT_INTERVAL_MS: Flag[int | None] = Flag(
+    "heartbeat-interval-ms",
+    MILLISECONDS,
+    None,
+    "Interval between heartbeats, at most a third of the session timeout",
+    Setting("membership.heartbeatIntervalSeconds", seconds_to_ms, is_fixed=True),
+    derived="3000, or a third of the session timeout if that is less",
+)
+REBALANCE_TIMEOUT_MS = Flag(
+    "rebalance-timeout-ms",
+    MILLISECONDS,
+    300_000,
+    "Time that a rebalance waits for this member; its application gets less to release partitions",
+    Setting("membership.rebalanceTimeoutSeconds", seconds_to_ms, is_fixed=True),
+)
+TOPICS_REFRESH_MS = Flag(
+    "topics-refresh-ms", MILLISECONDS, 30_000, "Interval between lookups of topics and partitions"
+)
+LEAVE_TIMEOUT_MS = Flag(
+    "leave-timeout-ms",
+    MILLISECONDS,
+    10_000,
+    "Time for the application to release its partitions on SIGTERM, after the drain",
+)
+
+# Encryption and authentication. Secrets are files or variables, never arguments.
+TLS = Flag("tls", Switch(), OFF, "Connect with TLS; implied by --tls-ca, --tls-cert and --tls-key")
+TLS_CA = Flag(
+    "tls-ca", File("PEM"), None, "Trusted certificate authorities. Without it: those of the operating system"
+)
+TLS_CERT = Flag("tls-cert", File("PEM"), None, "Client certificate")
+TLS_KEY = Flag("tls-key", File("PEM"), None, "Key of the client certificate")
+TOKEN_FILE = Flag("token-file", File(), None, "Bearer token for Rota's servers")
+SASL_MECHANISM = Flag(
+    "sasl-mechanism",
+    Text("NAME", lambda text: text in ("", *MECHANISMS), f"one of {', '.join(MECHANISMS)}"),
+    "",
+    f"SASL mechanism for Kafka: {', '.join(MECHANISMS)}",
+)
+SASL_USERNAME_FILE = Flag(
+    "sasl-username-file", File(), None, f"SASL user name; or the variable {SASL_USERNAME}"
+)
+SASL_PASSWORD_FILE = Flag(
+    "sasl-password-file", File(), None, f"SASL password; or the variable {SASL_PASSWORD}"
+)
+INSECURE = Flag("insecure", Switch(), OFF, "Send tokens, passwords and records to other machines without TLS")
+
+# The process.
+STATE_FOLDER = Flag(
+    "state-folder",
+    File("FOLDER"),
+    None,
+    "Folder that keeps the member's identity over a restart; one for each sidecar. Without it: not kept",
+)
+LOG_FORMAT = Flag(
+    "log-format",
+    Choice(("auto", "json", "text")),
+    "auto",
+    "Format of the log. auto: text on a terminal, else JSON",
+)
+SETTINGS = Flag(
+    "settings", File(), None, "The group's settings, as JSON; flags and variables take precedence over them"
+)
+
+# Listeners, Fleet and HTTP delivery.
+APPLICATION_ADDRESS = Flag(
+    "listen",
+    BIND_ADDRESS,
+    "127.0.0.1:7080",
+    "Address that the application attaches to; empty: none. Beyond loopback only with --insecure",
+)
+APPLICATION_SOCKET = Flag(
+    "listen-socket",
+    SOCKET,
+    None,
+    "Unix socket that the application attaches to, accessible to this user only",
+)
+HTTP_ADDRESS = Flag(
+    "http-listen", BIND_ADDRESS, "127.0.0.1:7081", "Address of probes and metrics; empty: none"
+)
+DRAIN_SOCKET = Flag(
+    "drain-socket", SOCKET, None, "Unix socket that `rota-sidecar drain` uses, accessible to this user only"
+)
+DEAD_LETTER_TOPIC = Flag(
+    "dead-letter-topic",
+    NAME,
+    "",
+    "Topic for records that failed permanently. Without it such a record stops its partition",
+    Setting("delivery.deadLetterTopic"),
+)
+PRIORITIES = Flag(
+    "priorities",
+    Priorities(),
+    {},
+    "Topics with a higher number are delivered first; topics that are not listed have 0",
+    Setting("delivery.priorities"),
+)
+DELIVERY_URL = Flag(
+    "delivery-url",
+    Text("URL"),
+    "",
+    "URL that each record is posted to; then no application attaches",
+    Setting("delivery.http.url", is_fixed=True),
+)
+FLEET = Flag(
+    "fleet",
+    Text("HOST:PORT", is_address_or_empty, "HOST:PORT, for example rota-operator.rota:7083"),
+    "",
+    "Address of the Fleet server, which receives reports and sends orders",
+)
+FLEET_TOKEN_FILE = Flag(
+    "fleet-token-file", File(), None, "Bearer token for Fleet. Without it: that of --token-file"
+)
+
+# Delivery.
+ORDERING = Flag(
+    "ordering",
+    Choice(tuple(each.value for each in Ordering)),
+    "partition",
+    "Records that are processed one after another: those of a partition, those of a key, or none (unordered)",
+    Setting("delivery.ordering", is_fixed=True),
+)
+COMMIT_MODE = Flag(
+    "commit-mode",
+    Choice(tuple(each.value for each in CommitMode)),
+    "periodic",
+    "periodic: the sidecar commits at intervals. sync: as soon as there are verdicts. transactional, external: the "
+    "application's producer or store commits",
+    Setting("offsets.commit.mode"),
+)
+INITIAL_OFFSET = Flag(
+    "initial-offset",
+    Choice(tuple(each.value for each in Reset)),
+    "earliest",
+    "Start position of a partition without a committed offset. none: stop the partition and report it",
+    Setting("offsets.initialOffset"),
+)
+ON_OFFSET_EXPIRED: Flag[str | None] = Flag(
+    "on-offset-expired",
+    Choice((FAIL, Reset.EARLIEST.value, Reset.LATEST.value)),
+    None,
+    "Position of a partition whose committed offset is no longer in the log. fail: stop the partition and report it",
+    Setting("offsets.onOffsetExpired"),
+    derived="as --initial-offset, and fail for none",
+)
+BACKOFF = Flag(
+    "backoff",
+    Choice(tuple(each.value for each in Backoff)),
+    "exponential",
+    "Growth of the delay from retry to retry",
+    Setting("delivery.backoffPolicy"),
+)
+ISOLATION_LEVEL = Flag(
+    "isolation-level",
+    Choice(("read_uncommitted", READ_COMMITTED)),
+    "read_uncommitted",
+    "read_committed: skip records of transactions that are open or aborted",
+)
+CONCURRENCY = Flag(
+    "concurrency",
+    Integer(1, RECORDS_MAX),
+    64,
+    "Partitions processed concurrently; with --ordering key or unordered: records",
+    Setting("delivery.concurrency"),
+)
+IN_FLIGHT_MAX = Flag(
+    "in-flight-max", Integer(1, RECORDS_MAX), 10_000, "Records in flight for each partition, at most"
+)
+PROCESSING_TIMEOUT_MS = Flag(
+    "processing-timeout-ms",
+    MILLISECONDS,
+    120_000,
+    "An application that returns no verdict for this long loses its partitions",
+    Setting("membership.processingTimeoutSeconds", seconds_to_ms),
+)
+COMMIT_INTERVAL_MS = Flag(
+    "commit-interval-ms",
+    MILLISECONDS,
+    5_000,
+    "Interval between commits, with --commit-mode periodic",
+    Setting("offsets.commit.intervalSeconds", seconds_to_ms),
+)
+RETRIES = Flag(
+    "retries", Integer(0, RECORDS_MAX), 5, "Redeliveries of a failed record", Setting("delivery.retry")
+)
+BACKOFF_MS = Flag(
+    "backoff-ms",
+    Integer(0, INT32_MAX),
+    500,
+    "Delay before the first retry",
+    Setting("delivery.backoffDelay", duration_to_ms),
+)
+BACKOFF_MAX_MS = Flag("backoff-max-ms", Integer(0, INT32_MAX), 60_000, "Longest delay before a retry")
+LINGER_MS = Flag(
+    "linger-ms",
+    Integer(0, LINGER_MAX_MS),
+    0,
+    "Time that records wait for more records on their way to the application. 0: not at all",
+)
+RATE_MAX = Flag(
+    "rate-max",
+    Integer(0, INT32_MAX),
+    0,
+    "Records per second, at most. 0: no limit",
+    Setting("delivery.rateLimit.max"),
+)
+AHEAD_BYTES_MAX = Flag("ahead-bytes-max", BYTES, 1 << 20, "Bytes fetched ahead for each partition")
+AHEAD_BYTES_TOTAL_MAX = Flag(
+    "ahead-bytes-total-max", BYTES, 16 << 20, "Bytes fetched ahead for all partitions together"
+)
+DELIVERY_TIMEOUT_MS = Flag(
+    "delivery-timeout-ms",
+    MILLISECONDS,
+    30_000,
+    "Timeout of a request to --delivery-url",
+    Setting("delivery.timeout", duration_to_ms, is_fixed=True),
+)
+DRAIN_TIMEOUT_MS = Flag(
+    "drain-timeout-ms",
+    MILLISECONDS,
+    45_000,
+    "On SIGTERM the process drains, leaves the group and exits within this time; also the time that a drain waits "
+    "for verdicts",
+)
+STATIC = Flag(
+    "static",
+    Switch(),
+    OFF,
+    "Static membership; Fleet assigns the instance name unless --group-instance-id is given",
+    Setting("membership.static", is_fixed=True),
+)
+SUSPEND = Flag(
+    "suspend",
+    Switch(),
+    OFF,
+    "Stay in the group and keep partitions, but deliver no records",
+    Setting("suspend"),
+)
+ENDS_WITH_STDIN = Flag(
+    "ends-with-stdin",
+    Switch(),
+    OFF,
+    "Shut down when standard input ends, for a sidecar started by its application",
+)
+
+FLAGS: tuple[Flag[Any], ...] = tuple(flag for flag in tuple(vars().values()) if isinstance(flag, Flag))
+BY_SETTING = {flag.setting.path: flag for flag in FLAGS if flag.setting is not None}

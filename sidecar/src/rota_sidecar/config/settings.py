@@ -1,186 +1,183 @@
 """
-A group's settings as the file `--settings` or Fleet brings them: JSON in the words of a ConsumerGroup's spec.
+Read a group's settings: from JSON, and as values of the flags that they stand for.
 
-Read by `__main__` before anything starts, and by the Fleet client. Each setting stands for a flag; what it may be
-beyond its kind, the flags' own checks say.
+The message GroupSettings is the schema: names, types and structure come from its descriptor, the bounds of a value from
+its flag. Used by `loading`, for the file `--settings` and for Fleet's order `Configure`. Settings are refused as a whole.
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from rota_proto.fleet.v1.settings_pb2 import GroupSettings
+from rota_sidecar.config.flag_types import ConfigError, Flag, Unacceptable, quoted
+from rota_sidecar.config.flags import BY_SETTING, SECONDS_MAX
+
+if TYPE_CHECKING:
+    from google._upb._message import FieldDescriptor as UpbFieldDescriptor
+
+    Field = FieldDescriptor | UpbFieldDescriptor
 
 BYTES_MAX = 256 << 10
-DURATION = re.compile(r"PT(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?")
-Reader = Callable[[str, object], str]
-
-
-class SettingsError(Exception):
-    """The settings cannot be used: one sentence that names the setting by its path."""
-
-
-def text(path: str, value: object) -> str:
-    """As it is."""
-    if not isinstance(value, str):
-        raise SettingsError(f"{path} is no text: put it in quotes")
-    return value
-
-
-def number(path: str, value: object) -> str:
-    """A whole one."""
-    # True is an int too.
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise SettingsError(f"{path} is no whole number: give one, without quotes")
-    return str(value)
-
-
-def seconds(path: str, value: object) -> str:
-    """In milliseconds."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e9:
-        raise SettingsError(f"{path} is no number of seconds: give one, without quotes")
-    return str(round(value * 1000))
-
-
-def duration(path: str, value: object) -> str:
-    """In milliseconds."""
-    found = DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise SettingsError(f"{path} is no duration: give one as PT30S, PT0.5S or PT1M30S")
-    hours, minutes, rest_s = found.groups(default="0")
-    return str(round((int(hours) * 3600 + int(minutes) * 60 + float(rest_s)) * 1000))
-
-
-def switch(path: str, value: object) -> str:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise SettingsError(f"{path} is neither true nor false: give one of them, without quotes")
-    return str(value).lower()
-
-
-def names(path: str, value: object) -> str:
-    """Several, with commas."""
-    if not isinstance(value, list) or not all(isinstance(each, str) and "," not in each for each in value):
-        raise SettingsError(f'{path} is no list of names: give one, for example ["orders"]')
-    return ",".join(value)
-
-
-def one_or_names(path: str, value: object) -> str:
-    """The first one is preferred."""
-    return text(path, value) if isinstance(value, str) else names(path, value)
-
-
-def ranks(path: str, value: object) -> str:
-    """A number for each topic."""
-    if not isinstance(value, dict) or any("," in name or "=" in name for name in value):
-        raise SettingsError(f'{path} has no number for each topic: give them, for example {{"urgent": 10}}')
-    return ",".join(f"{name}={number(f'{path}.{name}', each)}" for name, each in value.items())
-
-
-def ignored(path: str, value: object) -> str:
-    """Others act on it."""
-    return ""
-
-
-SETTINGS: Mapping[str, tuple[str, Reader]] = {
-    "topics": ("topics", names),
-    "topicPattern": ("topic-pattern", text),
-    "suspend": ("suspend", switch),
-    "assignment.strategy": ("assignors", one_or_names),
-    "assignment.maxMovedPartitionsPercent": ("max-moved-partitions-percent", number),
-    "membership.sessionTimeoutSeconds": ("session-timeout-ms", seconds),
-    "membership.heartbeatIntervalSeconds": ("heartbeat-interval-ms", seconds),
-    "membership.rebalanceTimeoutSeconds": ("rebalance-timeout-ms", seconds),
-    "membership.processingTimeoutSeconds": ("processing-timeout-ms", seconds),
-    "membership.static": ("static", switch),
-    "offsets.initialOffset": ("initial-offset", text),
-    "offsets.onOffsetExpired": ("on-offset-expired", text),
-    "offsets.commit.mode": ("commit-mode", text),
-    "offsets.commit.intervalSeconds": ("commit-interval-ms", seconds),
-    "delivery.ordering": ("ordering", text),
-    "delivery.concurrency": ("concurrency", number),
-    "delivery.timeout": ("delivery-timeout-ms", duration),
-    "delivery.retry": ("retries", number),
-    "delivery.backoffPolicy": ("backoff", text),
-    "delivery.backoffDelay": ("backoff-ms", duration),
-    "delivery.deadLetterTopic": ("dead-letter-topic", text),
-    "delivery.http.url": ("delivery-url", text),
-    "delivery.rateLimit.max": ("rate-max", number),
-    "delivery.priorities": ("priorities", ranks),
-    # The operator plans and carries out resets; it tells each pod its rack.
-    "offsets.reset": ("", ignored),
-    "membership.rackTopologyKey": ("", ignored),
-    # Looked at below, beside delivery.http.url.
-    "delivery.mode": ("", text),
-}
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+MODE, URL = "delivery.mode", "delivery.http.url"
 MODES = ("pull", "http")
+# Fields of a spec that may stand in the file although the operator acts on them.
+OPERATOR_FIELDS = frozenset({"membership.rackTopologyKey", "offsets.reset"})
+# Fields that may also be a JSON list: of strategies, while a group moves from one to another.
+LISTS = frozenset({"assignment.strategy"})
+
+# By type of field: which JSON values are accepted, and the words for them.
+SCALARS: Mapping[int, tuple[Callable[[Any], bool], str]] = {
+    FieldDescriptor.CPPTYPE_BOOL: (lambda value: isinstance(value, bool), "true or false, without quotes"),
+    FieldDescriptor.CPPTYPE_INT32: (
+        lambda value: type(value) is int and INT32_MIN <= value <= INT32_MAX,
+        "an integer of 32 bits, without quotes",
+    ),
+    FieldDescriptor.CPPTYPE_DOUBLE: (
+        lambda value: type(value) in (int, float) and abs(value) < SECONDS_MAX,
+        f"a number below {SECONDS_MAX:g}, without quotes",
+    ),
+    FieldDescriptor.CPPTYPE_STRING: (lambda value: isinstance(value, str), "a string, in quotes"),
+}
 
 
-def read(file: Path) -> Mapping[str, str]:
-    """Flags and what the file gives them. Raises SettingsError."""
+def read_file(file: Path) -> GroupSettings:
+    """Read the settings of a file. Raises ConfigError."""
     try:
         with file.open("rb") as content:
             data = content.read(BYTES_MAX + 1)
     except OSError as error:
-        raise SettingsError(
-            f"--settings {file} cannot be read ({error.strerror}): see that it is there, and readable"
+        raise ConfigError(
+            f"--settings {file} cannot be read ({error.strerror}); check its path and its permissions"
         ) from None
     try:
-        return flags_of(data)
-    except SettingsError as error:
-        raise SettingsError(f"--settings {file}: {error}") from None
+        return parse_json(data)
+    except ConfigError as error:
+        raise ConfigError(f"--settings {file}: {error}") from None
 
 
-def flags_of(data: bytes) -> Mapping[str, str]:
-    """Flags and what the settings give them. Raises SettingsError."""
+def parse_json(data: bytes) -> GroupSettings:
+    """Parse settings; stricter than protobuf's own JSON: no value is coerced. Raises ConfigError."""
     if len(data) > BYTES_MAX:
-        raise SettingsError(f"the settings are larger than {BYTES_MAX} bytes: shorten them")
+        raise ConfigError(f"the settings are larger than {BYTES_MAX} bytes; shorten them")
+    settings = GroupSettings()
     try:
         held = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"the settings are no JSON ({error}): correct them") from None
-    if not isinstance(held, dict):
-        raise SettingsError('the settings are no JSON object: give one, for example {"suspend": false}')
-    found: dict[str, str] = {}
-    gather("", held, found)
-    check_mode(held.get("delivery"), found.get("delivery-url", ""))
-    return found
+        if not isinstance(held, dict):
+            raise ConfigError('the settings must be a JSON object, for example {"suspend": false}')
+        _fill(settings, held, "")
+    # The second is also raised for a text that UTF-8 cannot express.
+    except (RecursionError, ValueError) as error:
+        raise ConfigError(f"the settings are not valid JSON ({error}); correct them") from None
+    return settings
 
 
-def gather(prefix: str, held: Mapping[str, object], found: dict[str, str]) -> None:
-    """All that is below a path."""
+def values_of(settings: GroupSettings) -> Mapping[Flag[Any], object]:
+    """Return the values of the flags that the settings stand for. Raises ConfigError."""
+    if settings.ByteSize() > BYTES_MAX:
+        raise ConfigError(f"the settings are larger than {BYTES_MAX} bytes; shorten them")
+    _refuse_unknown_fields(settings, "")
+    leaves = dict(_leaves(settings, ""))
+    _check_mode(leaves.pop(MODE, None), bool(leaves.get(URL)))
+    return {BY_SETTING[path]: _value(BY_SETTING[path], value) for path, value in leaves.items()}
+
+
+def _value(flag: Flag[Any], value: object) -> object:
+    assert flag.setting is not None
+    path = flag.setting.path
+    try:
+        return flag.read(path, flag.setting.convert(value))
+    except Unacceptable as error:
+        raise ConfigError(f"{path} {error}") from None
+
+
+def _fill(message: Message, held: Mapping[str, Any], prefix: str) -> None:
+    """Set the fields of a message from a JSON object."""
+    fields = message.DESCRIPTOR.fields_by_camelcase_name
     for key, value in held.items():
         path = prefix + key
-        if path in SETTINGS:
-            flag, reader = SETTINGS[path]
-            told = reader(path, value)
-            if flag:
-                found[flag] = told
-        elif not any(known.startswith(f"{path}.") for known in SETTINGS):
-            there_are = ", ".join(sorted(below(prefix)))
-            raise SettingsError(f"{path} is no setting: correct it, or leave it out; there are {there_are}")
-        elif isinstance(value, dict):
-            gather(f"{path}.", value, found)
-        else:
-            raise SettingsError(f"{path} is no JSON object: give one")
+        if path in OPERATOR_FIELDS:
+            continue
+        if key not in fields:
+            known = ", ".join(sorted(prefix + name for name in fields))
+            raise ConfigError(f"unknown setting {path}; expected one of {known}")
+        _set(message, fields[key], path, value)
 
 
-def below(prefix: str) -> set[str]:
-    """The settings, or beginnings of settings, one level below a path."""
-    return {
-        prefix + known.removeprefix(prefix).partition(".")[0]
-        for known in SETTINGS
-        if known.startswith(prefix)
-    }
-
-
-def check_mode(delivery: object, url: str) -> None:
-    """Raises SettingsError when mode and address contradict each other."""
-    mode = delivery.get("mode", "http" if url else "pull") if isinstance(delivery, dict) else "pull"
-    if mode not in MODES:
-        raise SettingsError(f"delivery.mode is {mode}: give one of {', '.join(MODES)}")
-    if mode == "http" and not url:
-        raise SettingsError("delivery.mode is http: give delivery.http.url too")
-    if mode == "pull" and url:
-        raise SettingsError(
-            "delivery.http.url has no effect while delivery.mode is pull: give http, or no address"
+def _set(message: Message, field: "Field", path: str, value: Any) -> None:  # noqa: ANN401  any JSON
+    """Set one field from a JSON value."""
+    if path in LISTS and isinstance(value, list):
+        value = ",".join(_texts(path, value))
+    if field.is_repeated and field.message_type is not None:
+        held = _object(path, value)
+        of_values = field.message_type.fields_by_name["value"]
+        getattr(message, field.name).update(
+            {key: _scalar(of_values, f"{path}.{key}", each) for key, each in held.items()}
         )
+    elif field.is_repeated:
+        getattr(message, field.name).extend(_texts(path, value))
+    elif field.message_type is not None:
+        part: Message = getattr(message, field.name)
+        part.SetInParent()
+        _fill(part, _object(path, value), f"{path}.")
+    else:
+        setattr(message, field.name, _scalar(field, path, value))
+
+
+def _object(path: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} must be a JSON object")
+    return value
+
+
+def _texts(path: str, value: object) -> Sequence[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ConfigError(f'{path} must be a list of names, for example ["orders"]')
+    return value
+
+
+def _scalar(field: "Field", path: str, value: Any) -> object:  # noqa: ANN401  any JSON
+    """Return a JSON value of the field's type. True is not an integer."""
+    is_accepted, expected = SCALARS[field.cpp_type]
+    if not is_accepted(value):
+        raise ConfigError(f"{path} must be {expected}")
+    return value
+
+
+def _leaves(message: Message, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that are set, by path."""
+    for field, value in message.ListFields():
+        path = prefix + field.camelcase_name
+        if field.message_type is not None and not field.is_repeated:
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path, value
+
+
+def _refuse_unknown_fields(message: Message, prefix: str) -> None:
+    """Refuse fields of a newer schema: a setting that is not applied must not be accepted."""
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        number = f"{prefix}{unknown[0].field_number}"
+        raise ConfigError(
+            f"this version of the sidecar does not know the setting with the number {number}; update it"
+        )
+    for field, value in message.ListFields():
+        if field.message_type is not None and not field.is_repeated:
+            _refuse_unknown_fields(value, f"{prefix}{field.camelcase_name}.")
+
+
+def _check_mode(mode: str | None, has_url: bool) -> None:
+    """Refuse a mode that contradicts the URL."""
+    if mode is not None and mode not in MODES:
+        raise ConfigError(f"{MODE} is {quoted(mode)}; expected one of {', '.join(MODES)}")
+    if mode == "http" and not has_url:
+        raise ConfigError(f"{MODE} is http; set {URL} too")
+    if mode == "pull" and has_url:
+        raise ConfigError(f"{URL} has no effect while {MODE} is pull; set {MODE} to http, or remove the URL")

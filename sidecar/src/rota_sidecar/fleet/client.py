@@ -62,16 +62,16 @@ class FleetClient:
         backoff_s = BACKOFF_S
         while True:
             try:
-                heard = await self._converse()
+                was_connected = await self._converse()
                 failure: Failure = Unreachable(
                     f"{self._client.address} closed the Fleet stream: reconnecting"
                 )
             except (Unreachable, Refused) as found:
-                heard, failure = False, found
+                was_connected, failure = False, found
             if str(failure) != self._said:
                 self._said = str(failure)
                 self._report_problem(f"Fleet is unavailable, the sidecar continues without it: {failure}")
-            backoff_s = BACKOFF_S if heard else min(backoff_s * 2, BACKOFF_S_MAX)
+            backoff_s = BACKOFF_S if was_connected else min(backoff_s * 2, BACKOFF_S_MAX)
             await wait_until_set(asyncio.Event(), backoff_s * (0.5 + self._chance()))
 
     async def _converse(self) -> bool:

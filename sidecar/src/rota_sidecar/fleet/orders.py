@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.fleet.v1 import fleet_pb2 as pb
+from rota_proto.fleet.v1.settings_pb2 import GroupSettings
 from rota_sidecar.config.parsing import is_name
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition
@@ -119,7 +120,7 @@ class OrderExecutor:
                 raise OrderError("unknown order: update the sidecar")
         return ()
 
-    def _configure(self, settings: bytes) -> None:
+    def _configure(self, settings: GroupSettings) -> None:
         wrong = self._reconfiguring.configure(settings)
         if wrong:
             raise OrderError(wrong)

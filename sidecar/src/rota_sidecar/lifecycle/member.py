@@ -4,11 +4,11 @@ Runs the member of a sidecar, and replaces it by another one when Fleet renames 
 Run by `process.sidecar`; `fleet.orders` and `lifecycle.drain` post commands through it.
 """
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import replace
 
 from rota_sidecar import wiring
+from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.actions import Ended, Problem
 from rota_sidecar.core.member.config import Strategy
@@ -23,14 +23,14 @@ class MemberLifecycle:
     """Lifecycle of a sidecar's members; create and use it on a running loop. Invariant: at most one member runs at a time."""
 
     def __init__(
-        self, options: argparse.Namespace, strategies: Strategies, driver: DeliveryDriver, counters: Counters
+        self, config: SidecarConfig, strategies: Strategies, driver: DeliveryDriver, counters: Counters
     ) -> None:
-        self._options = options
+        self._config = config
         self._strategies = strategies
         self._driver = driver
         self._counters = counters
         self._membership: Membership | None = None
-        self._is_wanted = bool(options.topics or options.topic_pattern)
+        self._is_wanted = config.has_subscription
         self._ending: on.End | None = None
         self._is_renamed = False
 
@@ -43,12 +43,12 @@ class MemberLifecycle:
     @property
     def instance_name(self) -> str:
         """Instance name of a static member; empty for a dynamic member, or while Fleet has not assigned one."""
-        return str(self._options.group_instance_id)
+        return self._config.member.instance_id or ""
 
     @property
     def awaits_instance_name(self) -> bool:
         """True while a static member waits for Fleet to assign its instance name."""
-        return bool(self._options.static and not self._options.group_instance_id)
+        return self._config.is_static and not self.instance_name
 
     async def run(self) -> Ended:
         """Run members one after the other until the last one ends. Raises StateFileError and unexpected errors."""
@@ -67,14 +67,15 @@ class MemberLifecycle:
         """End the present member and continue as the static member of this name."""
         if name == self.instance_name:
             return
-        self._options.group_instance_id = name
+        self._config = replace(self._config, member=replace(self._config.member, instance_id=name))
         self._is_renamed = True
         # The member of the old name leaves the group, because it does not return.
-        self.current.post(on.End(self._options.leave_timeout_ms, f"renamed to {name}", leave_static=True))
+        within_ms = self._config.process.leave_timeout_ms
+        self.current.post(on.End(within_ms, f"renamed to {name}", leave_static=True))
 
     def offer(self, strategies: tuple[Strategy, ...]) -> None:
         """Replace the offered strategies, in order of preference."""
-        self._options.assignors = ",".join(each.name for each in strategies)
+        self._config = replace(self._config, assignors=tuple(each.name for each in strategies))
         self.current.post(on.OfferStrategies(strategies))
 
     def measured(self, rates: Mapping[Partition, float]) -> None:
@@ -85,16 +86,16 @@ class MemberLifecycle:
         self.current.post(on.RatesMeasured(by_topic))
 
     async def _be(self) -> Ended:
-        options, driver = self._options, self._driver
-        state_file = wiring.open_state(options)
+        config, driver = self._config, self._driver
+        state_file = wiring.open_state(config)
         try:
             saved, forgotten = (None, "") if state_file is None else state_file.read()
             offers = wiring.offers_of(self._strategies)
-            engine = wiring.engine_for(options, self._strategies, driver.on_coordinator_event, state_file)
+            engine = wiring.engine_for(config, self._strategies, driver.on_coordinator_event, state_file)
             counted = replace(engine, coordination=CountedCoordination(engine.coordination, self._counters))
             subscription = driver.participation.subscription
             membership = Membership(
-                wiring.member_for(options, offers, subscription), counted, driver.on_member_event
+                wiring.member_for(config, offers, subscription), counted, driver.on_member_event
             )
             first = self._membership is None
             self._membership = membership

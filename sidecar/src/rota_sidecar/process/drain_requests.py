@@ -1,7 +1,7 @@
 """
-The requests of the drain socket: POST /drain?for_ms=N&then=resume|leave. Used by `serving` and `drain_command`. Pure.
+Reads requests of the drain socket: POST /drain?for_ms=N&then=resume|leave. Used by `sidecar` and `drain_command`. Pure.
 
-A request names how long the drain lasts unless the process ends before, and what follows then.
+A request states how long the drain lasts unless the process ends before, and what follows then.
 """
 
 from typing import NamedTuple
@@ -10,20 +10,20 @@ from urllib.parse import parse_qsl
 from rota_sidecar.lifecycle.drain_orders import OnExpiry
 
 PATH = "/drain"
-# Beyond the drain time: for the application to end, and for the sidecar to be told to end.
+# Beyond the drain time: for the application to exit, and for the sidecar to get its SIGTERM.
 AFTER_DRAIN_MS = 15_000
 FOR_MS_MAX = 24 * 3_600_000
 
 
 class DrainRequest(NamedTuple):
-    """Drain for so long, and what follows; None: the drain time and a quarter of a minute."""
+    """A drain of `for_ms` and what follows; None: the drain time and AFTER_DRAIN_MS."""
 
     for_ms: int | None
     then: OnExpiry
 
 
 class WrongRequest(Exception):
-    """The query of a request cannot be used: one sentence."""
+    """The query of a request is refused, in one sentence."""
 
 
 def request_of(query: str) -> DrainRequest:
@@ -31,7 +31,7 @@ def request_of(query: str) -> DrainRequest:
     Read `for_ms` and `then`, both optional. Raises WrongRequest.
 
     >>> request_of("for_ms=60000&then=leave")
-    DrainRequest(for_ms=60000, then=<Then.LEAVE: 'leave'>)
+    DrainRequest(for_ms=60000, then=<OnExpiry.LEAVE: 'leave'>)
     """
     found = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=10))
     unknown = sorted(found.keys() - {"for_ms", "then"})

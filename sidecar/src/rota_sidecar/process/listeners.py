@@ -1,30 +1,29 @@
 """
-Where others come in: the application over gRPC, or records out to it by HTTP; probes and metrics; who asks for a drain.
+Listens for the application over gRPC, for probes and metrics over HTTP, and for drain requests on a unix socket.
 
-Opened and closed by `serving`.
+Opened and closed by `process.sidecar`. With HTTP delivery no application attaches, so gRPC is not served.
 """
 
-import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota_service.event_log import EventLog
 from rota_service.http_server import HttpServer, Paths
+from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 
 if TYPE_CHECKING:
     import grpc.aio
 
-# For calls that are under way when the sidecar ends.
+# For calls that are in progress when the sidecar ends.
 GRACE_S = 1
 
 
-class Doors:
-    """Closed to begin with."""
+class Listeners:
+    """The listeners of one sidecar. Invariant: none is open before `open`, and after `close`."""
 
-    def __init__(self, options: argparse.Namespace, driver: DeliveryDriver, event_log: EventLog) -> None:
-        self._options = options
+    def __init__(self, config: SidecarConfig, driver: DeliveryDriver, event_log: EventLog) -> None:
+        self._config = config
         self._driver = driver
         self._event_log = event_log
         self._server: grpc.aio.Server | None = None
@@ -32,20 +31,20 @@ class Doors:
         self._drains: HttpServer | None = None
 
     async def open(self, paths: Paths, drain: Paths, slicer: BatchSlicer) -> None:
-        """All that are asked for; `drain` is served on the drain socket alone. Raises BindError."""
-        options = self._options
-        if options.drain_socket:
+        """Open the configured listeners; `drain` is served on the drain socket alone. Raises BindError."""
+        listeners = self._config.listeners
+        if listeners.drain_socket is not None:
             self._drains = HttpServer(drain, "--drain-socket", checks_host=True)
-            await self._drains.start_on_socket(Path(options.drain_socket))
-        if options.http_listen:
+            await self._drains.start_on_socket(listeners.drain_socket)
+        if listeners.http:
             self._page = HttpServer(paths, "--http-listen", checks_host=True)
-            address = await self._page.start(options.http_listen)
+            address = await self._page.start(listeners.http)
             self._event_log.info("http", f"http on {address}")
-        if not options.delivery_url and (options.listen or options.listen_socket):
+        if not self._config.http_delivery.url and (listeners.application or listeners.application_socket):
             await self._open_to_application(slicer)
 
     async def close(self) -> None:
-        """Whoever is inside is told."""
+        """Close all listeners; calls in progress end within GRACE_S."""
         if self._server is not None:
             await self._server.stop(GRACE_S)
         for page in (self._page, self._drains):
@@ -56,14 +55,14 @@ class Doors:
         from rota_sidecar.application import listening
         from rota_sidecar.application.service import ConsumerService, make_server
 
-        options = self._options
+        listeners = self._config.listeners
         server = make_server(ConsumerService(self._driver, slicer, self._event_log.info))
         addresses: list[str] = []
-        if options.listen:
-            insecure = options.insecure
-            addresses.append(listening.bind_port(server, options.listen, insecure=insecure))
-        if options.listen_socket:
-            addresses.append(listening.bind_socket(server, Path(options.listen_socket)))
+        if listeners.application:
+            insecure = self._config.security.is_insecure
+            addresses.append(listening.bind_port(server, listeners.application, insecure=insecure))
+        if listeners.application_socket is not None:
+            addresses.append(listening.bind_socket(server, listeners.application_socket))
         await server.start()
         self._server = server
         for address in addresses:

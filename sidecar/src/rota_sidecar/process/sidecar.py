@@ -1,11 +1,10 @@
 """
-A sidecar that delivers records, as a process: a member, deliveries, and the doors for application, probes and people.
+Runs one sidecar as a process: its member, its deliveries, and its listeners for application, probes and drains.
 
-Called by `program`. It ends on SIGTERM: the application finishes what it has, the member commits and leaves, and the
-doors close.
+Called by `__main__`. It ends on SIGTERM: the application finishes the records in flight, the member commits and leaves the
+group, and the listeners close.
 """
 
-import argparse
 import asyncio
 import signal
 import sys
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rota_service.event_log import EventLog
 from rota_service.http_server import Page, Path, Paths, probes, text_page
 from rota_sidecar import wiring
-from rota_sidecar.config.delivery_flags import delivery_config
+from rota_sidecar.config.loading import ConfigSources
+from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.core.member.actions import Ended
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.dead_letter_topic import DeadLetterTopic
@@ -36,7 +36,7 @@ from rota_sidecar.observability.log_observer import LoggingObserver
 from rota_sidecar.observability.partition_status import PartitionStatus, partition_statuses
 from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 from rota_sidecar.process.drain_requests import AFTER_DRAIN_MS, PATH, WrongRequest, request_of
-from rota_sidecar.process.listeners import Doors
+from rota_sidecar.process.listeners import Listeners
 from rota_sidecar.process.stdin import EndOfInput
 from rota_sidecar.wiring import Strategies
 
@@ -50,30 +50,34 @@ WAITING_MAX = 16
 
 
 async def serve_application(
-    options: argparse.Namespace, strategies: Strategies, arguments: Sequence[str], event_log: EventLog
+    sources: ConfigSources, config: SidecarConfig, strategies: Strategies, event_log: EventLog
 ) -> str:
-    """Serve until that has ended; why it failed, in one sentence, or nothing. Raises StateFileError, BindError."""
-    serving = Serving(options, strategies, event_log)
-    if options.fleet:
-        serving.report_to_fleet(strategies, arguments)
-    return await serving.run()
+    """
+    Run the sidecar until it ends; return why it failed, in one sentence, or an empty string.
+
+    `config` is the one that `sources` has made. Raises StateFileError, BindError.
+    """
+    sidecar = Sidecar(config, strategies, event_log)
+    if config.fleet.address:
+        sidecar.connect_fleet(sources, strategies)
+    return await sidecar.run()
 
 
-class Serving:
-    """One sidecar. To be made and used on a running loop."""
+class Sidecar:
+    """One sidecar; create and use it on a running loop. Invariant: `run` is called once, and closes what it opened."""
 
-    def __init__(self, options: argparse.Namespace, strategies: Strategies, event_log: EventLog) -> None:
-        self._options = options
+    def __init__(self, config: SidecarConfig, strategies: Strategies, event_log: EventLog) -> None:
+        self._config = config
         self._event_log = event_log
         self._counters = Counters(wiring.wall_s)
         self._uncommitted = UncommittedTimestamps()
         observers = (LoggingObserver(event_log), self._counters, self._uncommitted)
-        self._driver = DeliveryDriver(delivery_config(options), observers, options.leave_timeout_ms)
+        self._driver = DeliveryDriver(config.delivery, observers, config.process.leave_timeout_ms)
         self._slicer = BatchSlicer()
         self._ports = self._effect_ports()
         self._driver.connect(self._ports)
-        self._members = MemberLifecycle(options, strategies, self._driver, self._counters)
-        self._draining = DrainController(self._driver, options.drain_timeout_ms, event_log.info)
+        self._members = MemberLifecycle(config, strategies, self._driver, self._counters)
+        self._draining = DrainController(self._driver, config.process.drain_timeout_ms, event_log.info)
         self._ends = EndOffsets(
             self._ports.records, lambda: frozenset(self._driver.delivery.held), self._members.measured
         )
@@ -84,29 +88,32 @@ class Serving:
         self._fleet: FleetClient | None = None
         self._orders: OrderExecutor | None = None
         self._metrics: Metrics | None = None
-        self._doors = Doors(options, self._driver, event_log)
+        self._listeners = Listeners(config, self._driver, event_log)
         self._ending: asyncio.Task[None] | None = None
         self._has_signal = False
         # Requests that wait for the end of a drain.
         self._waiting = 0
 
-    def report_to_fleet(self, strategies: Strategies, arguments: Sequence[str]) -> None:
-        """And take its orders. To be called before it runs."""
+    def connect_fleet(self, sources: ConfigSources, strategies: Strategies) -> None:
+        """Set up reports to Fleet and the execution of its orders; call it before `run`."""
         from rota_sidecar.fleet.client import FleetCallbacks, FleetClient
         from rota_sidecar.fleet.orders import OrderExecutor
         from rota_sidecar.fleet.reconfigure import Reconfigurer
         from rota_sidecar.fleet.reports import ReportBuilder
 
-        options, driver, members = self._options, self._driver, self._members
-        reconfiguring = Reconfigurer(options, arguments, strategies, driver, members)
+        config, driver, members = self._config, self._driver, self._members
+        reconfiguring = Reconfigurer(sources, config, strategies, driver, members)
         orders = OrderExecutor(driver, members, self._draining, reconfiguring, wiring.wall_ms)
         draining = lambda: self._draining.status
-        reports = ReportBuilder(options.client_id, driver, members, self._counters, self._problems, draining)
+        client_id = config.member.client_id
+        reports = ReportBuilder(client_id, driver, members, self._counters, self._problems, draining)
         callbacks = FleetCallbacks(
-            lambda: reports.made(self._facts(), orders.answers()), orders.execute, orders.requeue_answers
+            lambda: reports.made(self._statuses(), orders.answers()), orders.execute, orders.requeue_answers
         )
-        credentials = wiring.fleet_credentials(options)
-        fleet = FleetClient(options.fleet, credentials, callbacks, wiring.chance, self._event_log.warning)
+        credentials = wiring.fleet_credentials(config)
+        fleet = FleetClient(
+            config.fleet.address, credentials, callbacks, wiring.chance, self._event_log.warning
+        )
         orders.trigger_now = fleet.trigger_now
         self._fleet, self._orders = fleet, orders
 
@@ -116,35 +123,35 @@ class Serving:
             self._fleet.trigger_now()
 
     async def run(self) -> str:
-        """Until it has ended; why it failed, or nothing."""
+        """Run until the member has ended; return why it failed, or an empty string."""
         self._draining.leave = self._end
-        await self._doors.open(self._paths(), {PATH: Path(self._drain, "POST")}, self._slicer)
+        await self._listeners.open(self._paths(), {PATH: Path(self._drain, "POST")}, self._slicer)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end_by_signal, number.name)
         try:
-            ended = await beside(self._members.run(), *self._tending())
+            ended = await run_beside(self._members.run(), *self._side_tasks())
             return ended.reason if ended.failed else ""
-        except Exception as error:  # noqa: BLE001  the edge of the process: whatever it is, it is said and the doors close
-            return self._broken(error)
+        except Exception as error:  # noqa: BLE001  the edge of the process: every failure is logged, and the listeners close
+            return self._unexpected(error)
         finally:
             await self._close()
 
-    def _tending(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What goes on beside the member."""
+    def _side_tasks(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the coroutines that run as long as the member."""
         yield self._driver.run()
         yield self._ends.run()
         yield self._dead_letter_topic.run()
-        if self._options.ends_with_stdin:
-            yield self._minding_input()
-        if self._options.delivery_url:
-            yield self._delivering_by_http()
+        if self._config.process.ends_with_stdin:
+            yield self._end_with_stdin()
+        if self._config.http_delivery.url:
+            yield self._deliver_by_http()
         if self._fleet is not None:
             yield self._fleet.run()
 
-    async def _delivering_by_http(self) -> None:
+    async def _deliver_by_http(self) -> None:
         from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
 
-        settings = HttpSettings(self._options.delivery_url, self._options.delivery_timeout_ms / 1000)
+        settings = HttpSettings(self._config.http_delivery.url, self._config.http_delivery.timeout_ms / 1000)
         await HttpDelivery(self._driver, self._slicer, settings, self._event_log.info).run()
 
     def _end(self, reason: str) -> None:
@@ -162,10 +169,10 @@ class Serving:
 
     async def _finish(self, reason: str) -> None:
         loop = asyncio.get_running_loop()
-        ends_s = loop.time() + self._options.drain_timeout_ms / 1000
+        ends_s = loop.time() + self._config.process.drain_timeout_ms / 1000
         await self._draining.finish()
         within_ms = self._draining.revoke_within_ms((ends_s - loop.time()) * 1000)
-        within_ms = min(within_ms, self._options.leave_timeout_ms)
+        within_ms = min(within_ms, self._config.process.leave_timeout_ms)
         await self._driver.put_back(within_ms)
         self._members.end(reason, within_ms, leave_static=self._draining.is_scaled_away)
 
@@ -173,23 +180,23 @@ class Serving:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._driver.fail(error)
 
-    async def _minding_input(self) -> None:
-        """Whoever started this for itself is gone when standard input ends."""
+    async def _end_with_stdin(self) -> None:
+        """End the sidecar when standard input ends, as it does when the process that started the sidecar exits."""
         await EndOfInput(sys.stdin.fileno()).wait()
-        self._end("whoever started the sidecar is gone")
+        self._end("standard input has ended: the process that started the sidecar is gone")
 
-    def _broken(self, error: Exception) -> str:
-        """What to say of what nobody expected. Raises StateFileError."""
+    def _unexpected(self, error: Exception) -> str:
+        """Log an unexpected error; return the message of the exit. Raises StateFileError."""
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, StateFileError):
             raise error from None
         self._event_log.exception(error)
-        return f"it broke ({type(error).__name__}: {error}): report this, with the lines above"
+        return f"unexpected error ({type(error).__name__}: {error}); report it, with the lines above"
 
     async def _close(self) -> None:
         self._driver.end_attachment("the sidecar has stopped")
-        await self._doors.close()
+        await self._listeners.close()
         if self._orders is not None:
             await self._orders.close()
         await self._ports.records.close()
@@ -205,16 +212,18 @@ class Serving:
         from rota_sidecar.observability.metrics import CONTENT_TYPE, Metrics
 
         if self._metrics is None:
-            self._metrics = Metrics(self._options.group_id, self._counters, self._facts, wiring.wall_s)
+            self._metrics = Metrics(
+                self._config.member.group_id, self._counters, self._statuses, wiring.wall_s
+            )
         return Page(HTTPStatus.OK, self._metrics.page(), CONTENT_TYPE)
 
-    def _facts(self) -> Iterable[tuple[Partition, PartitionStatus]]:
+    def _statuses(self) -> Iterable[tuple[Partition, PartitionStatus]]:
         return partition_statuses(
             self._driver.delivery.partitions, self._ends, self._slicer, self._uncommitted
         )
 
     def _problems(self) -> Sequence[str]:
-        """What is wrong now, and concerns no partition that it has."""
+        """Return the current problems that concern none of the member's partitions."""
         missing = [f"topic {name} does not exist: create it" for name in self._members.current.member.missing]
         return [
             *missing,
@@ -226,15 +235,15 @@ class Serving:
             request = request_of(query)
         except WrongRequest as error:
             return text_page(HTTPStatus.BAD_REQUEST, str(error))
-        for_ms = request.for_ms or self._options.drain_timeout_ms + AFTER_DRAIN_MS
+        for_ms = request.for_ms or self._config.process.drain_timeout_ms + AFTER_DRAIN_MS
         left = await self._draining.expire_in(Source.SOCKET, for_ms, request.then)
         if left:
-            said = f"{left} records are still in the application's hands, and will come again"
-            return text_page(HTTPStatus.GATEWAY_TIMEOUT, said)
+            message = f"{left} records are still in flight; they will be redelivered"
+            return text_page(HTTPStatus.GATEWAY_TIMEOUT, message)
         return text_page(HTTPStatus.OK, "drained")
 
     async def _await_drained(self, _query: str) -> Page:
-        """Begin nothing: the application's container waits so for the drain that the sidecar's has begun."""
+        """Wait for a drain that has begun elsewhere: the `preStop` of the application's container calls this."""
         if self._waiting >= WAITING_MAX:
             return text_page(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING_MAX} requests wait for a drain already"
@@ -249,20 +258,20 @@ class Serving:
         return text_page(HTTPStatus.GATEWAY_TIMEOUT, self._draining.status or "no drain has begun")
 
     def _effect_ports(self) -> EffectPorts:
-        options = self._options
-        group_id = options.group_id
+        config = self._config
+        group_id = config.member.group_id
         return EffectPorts(
-            records=wiring.records_for(options, self._driver.post_now, self._complain),
-            dead_letters=LazyDeadLetterWriter(lambda: wiring.dead_letter_writer_for(options)),
+            records=wiring.records_for(config, self._driver.post_now, self._complain),
+            dead_letters=LazyDeadLetterWriter(lambda: wiring.dead_letter_writer_for(config)),
             dead_letter_of=lambda due: dead_letter_of(due, group_id, self._slicer),
-            topics=wiring.topics_for(options),
+            topics=wiring.topics_for(config),
             standalone_offsets=StandaloneOffsets(
-                group_id, lambda hear: wiring.coordination_for(options, hear)[0]
+                group_id, lambda on_event: wiring.coordination_for(config, on_event)[0]
             ),
         )
 
     def _complain(self, problem: str) -> None:
-        """Nothing can be read for now; or, without words, it can again."""
+        """Report that records cannot be read; with an empty problem, that they can be read again."""
         if problem:
             self._counters.last_problem = problem
             self._event_log.warning(problem)
@@ -270,10 +279,10 @@ class Serving:
             self._event_log.info("reading", "records can be read again")
 
 
-async def beside(members: Awaitable[Ended], *tending: Coroutine[Any, Any, None]) -> Ended:
-    """How the members ended; what breaks beside them breaks them too."""
+async def run_beside(members: Awaitable[Ended], *side_tasks: Coroutine[Any, Any, None]) -> Ended:
+    """Run the members with the side tasks; return how the members ended. A side task that fails ends them too."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in tending]
+        tasks = [group.create_task(each) for each in side_tasks]
         ended = await members
         for task in tasks:
             task.cancel()

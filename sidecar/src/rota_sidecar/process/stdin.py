@@ -9,7 +9,7 @@ CHUNK_BYTES = 64 << 10
 
 
 class EndOfInput:
-    """Notices when a file ends; what is in it is passed over."""
+    """Waits for the end of a file; its content is discarded. Invariant: `wait` is called once."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -17,7 +17,7 @@ class EndOfInput:
         self._ended = asyncio.Event()
 
     async def wait(self) -> None:
-        """Until it has ended."""
+        """Return when the file has ended."""
         threading.Thread(target=self._run, name="end-of-input", daemon=True).start()
         await self._ended.wait()
 

@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from rota_proto.fleet.v1 import settings_pb2 as _settings_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -322,19 +323,19 @@ Global___SidecarOrder: _TypeAlias = SidecarOrder  # noqa: Y015
 
 @_typing.final
 class Configure(_message.Message):
-    """New settings, whole; the same as in the settings file."""
+    """Replace all settings of the group by these, as a whole or not at all."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SETTINGS_FIELD_NUMBER: _builtins.int
-    settings: _builtins.bytes
-    """JSON, UTF-8."""
+    @_builtins.property
+    def settings(self) -> _settings_pb2.GroupSettings: ...
     def __init__(
         self,
         *,
-        settings: _builtins.bytes = ...,
+        settings: _settings_pb2.GroupSettings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 # As Kafka's consumer: added to the rebalance timeout, because the coordinator answers a join when all members have joined.
 JOIN_SLACK_MS = 5_000
+# Heartbeats in a session, at least: the loss of one must not end the session.
+HEARTBEATS_MIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class MemberConfig:
     def join_timeout_ms(self) -> int:
         """Timeout in ms of a JoinGroup or SyncGroup request."""
         return max(self.request_timeout_ms, self.rebalance_timeout_ms + JOIN_SLACK_MS)
+
+    @property
+    def heartbeat_interval_max_ms(self) -> int:
+        """Highest valid heartbeat interval: a third of the session."""
+        return self.session_timeout_ms // HEARTBEATS_MIN
 
     @property
     def heartbeat_timeout_ms(self) -> int:

@@ -1,0 +1,147 @@
+"""
+The configuration of a sidecar: one frozen value, made by `loading` and passed to every part that is configured.
+
+A change makes another value: `dataclasses.replace` for an order of Fleet that changes one field, `loading` for other
+settings.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rota_sidecar.config.parsing import ROTA_SCHEME
+from rota_sidecar.core.delivery.config import DeliveryConfig
+from rota_sidecar.core.member.config import MemberConfig, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class BackendConfig:
+    """The servers that store the records, and those that coordinate the group."""
+
+    # rota://HOST:PORT, or HOST:PORT of Kafka brokers: all of one kind.
+    bootstrap_servers: tuple[str, ...]
+    # auto, rota or kafka.
+    coordination: str
+    # Rota's coordinators, when the records are in Kafka.
+    coordinator_addresses: tuple[str, ...]
+    # Skip records of transactions that are open or aborted.
+    read_committed: bool
+    # Interval between lookups of topics and partitions.
+    topics_refresh_ms: int
+    # Time that records wait for more records on their way to the application; 0: not at all.
+    linger_ms: int
+
+    @property
+    def stores_in_rota(self) -> bool:
+        """True if the records are in Rota's log."""
+        return all(address.startswith(ROTA_SCHEME) for address in self.bootstrap_servers)
+
+    @property
+    def is_coordinated_by_rota(self) -> bool:
+        """True if Rota coordinates the group."""
+        return self.coordination == "rota" or (self.coordination == "auto" and self.stores_in_rota)
+
+    @property
+    def rota_addresses(self) -> tuple[str, ...]:
+        """Addresses of Rota's servers; empty if Kafka stores the records and coordinates the group."""
+        return self.bootstrap_servers if self.stores_in_rota else self.coordinator_addresses
+
+
+@dataclass(frozen=True, slots=True)
+class SaslConfig:
+    """The login to Kafka; a file takes precedence over the value of a variable."""
+
+    # Empty: no login.
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+    username_file: Path | None
+    password_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """Encryption and authentication towards servers. Files are read again for each connection."""
+
+    tls: bool
+    ca_file: Path | None
+    certificate_file: Path | None
+    key_file: Path | None
+    token_file: Path | None
+    sasl: SaslConfig
+    # Send secrets and records to other machines in clear text.
+    is_insecure: bool
+
+    @property
+    def has_tls(self) -> bool:
+        """True if connections to servers are encrypted."""
+        return self.tls or any((self.ca_file, self.certificate_file, self.key_file))
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """Addresses and sockets that the sidecar listens on; empty or None: not at all."""
+
+    application: str
+    application_socket: Path | None
+    # Probes and metrics.
+    http: str
+    drain_socket: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpDeliveryConfig:
+    """Delivery of records by HTTP."""
+
+    # Empty: the application attaches over gRPC.
+    url: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FleetConfig:
+    """The Fleet server; empty: none."""
+
+    address: str
+    # None: the token of Rota's servers.
+    token_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessConfig:
+    """The process: its log, its state, its end."""
+
+    # auto, json or text.
+    log_format: str
+    # None: the member's identity is not kept over a restart.
+    state_folder: Path | None
+    ends_with_stdin: bool
+    # From SIGTERM to the exit; also the time that a drain waits for verdicts.
+    drain_timeout_ms: int
+    # For the application to release its partitions, after the drain.
+    leave_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarConfig:
+    """Configuration of one sidecar. Invariant: values are within the bounds of their flags, and fit together."""
+
+    member: MemberConfig
+    # The member is static; without `member.instance_id` it joins when Fleet has assigned one.
+    is_static: bool
+    # Empty: the application subscribes.
+    subscription: Subscription
+    # Names of strategies, the preferred one first.
+    assignors: tuple[str, ...]
+    max_moved_partitions_percent: int
+    delivery: DeliveryConfig
+    http_delivery: HttpDeliveryConfig
+    backend: BackendConfig
+    security: SecurityConfig
+    listeners: ListenerConfig
+    fleet: FleetConfig
+    process: ProcessConfig
+
+    @property
+    def has_subscription(self) -> bool:
+        """True if the sidecar subscribes; else the application does."""
+        return bool(self.subscription.topics or self.subscription.pattern)

@@ -1,7 +1,8 @@
 """
 Types of flags: how a value is read from text or from a setting, and within which bounds it is accepted.
 
-`flags` declares the flags with them; `loading` reads their values.
+`flags` declares the flags with them; `loading` reads their values. Named tuples, because a dataclass takes ten times as long to
+define, and every start of a sidecar defines them.
 """
 
 import re
@@ -44,8 +45,7 @@ def quoted(value: object) -> str:
     return f'"{text[:SHOWN_LENGTH_MAX]}…"' if len(text) > SHOWN_LENGTH_MAX else f'"{text}"'
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text that meets a condition."""
 
     metavar: str
@@ -59,8 +59,7 @@ class Text:
         return raw
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """A regular expression; empty: none."""
 
     metavar: str = "REGEX"
@@ -73,8 +72,7 @@ class Pattern:
         return raw
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """A file or folder; empty: none."""
 
     metavar: str = "FILE"
@@ -87,8 +85,7 @@ class File:
         return Path(raw) if raw else None
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(NamedTuple):
     """An integer within bounds, both inclusive."""
 
     lowest: int
@@ -105,8 +102,7 @@ class Integer:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One of several texts."""
 
     values: tuple[str, ...]
@@ -123,8 +119,7 @@ class Choice:
         return raw
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(NamedTuple):
     """True or false: `--name` and `--no-name` on the command line, text in a variable."""
 
     metavar: str = ""
@@ -137,8 +132,7 @@ class Switch:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(NamedTuple):
     """Texts of one type, with commas between them; empty: none."""
 
     each: Text
@@ -153,8 +147,7 @@ class Texts:
         return tuple(self.each.read(text) for text in (listed(raw) if isinstance(raw, str) else raw))
 
 
-@dataclass(frozen=True, slots=True)
-class Priorities:
+class Priorities(NamedTuple):
     """Integers by topic, as TOPIC=N with commas between them."""
 
     metavar: str = "TOPIC=N,…"

@@ -294,8 +294,8 @@ def test_what_only_others_can_mend_ends_it_in_one_sentence(
 ) -> None:
     for flags, sentence in (
         (["--session-timeout-ms=400", "--heartbeat-interval-ms=100"], "INVALID_SESSION_TIMEOUT"),
-        (["--tls"], f"{coordinator.address} does not speak TLS"),
-        ([f"--token-file={tmp_path}/none"], "none, a file of the credentials, cannot be read"),
+        (["--tls"], f"{coordinator.address} has no TLS"),
+        ([f"--token-file={tmp_path}/none"], f"the credentials file {tmp_path}/none cannot be read"),
     ):
         sidecar = Sidecar(tmp_path, servers, group, [*EVENTS, *flags])
         with running(sidecar):

@@ -32,8 +32,8 @@ class Membership(SpecModel):
     )
     processing_timeout_seconds: PositiveInt = Field(
         default=120,
-        description="An application that returns no verdict on the records it holds for this long loses its partitions; the "
-        "sidecar stays in the group.",
+        description="An application that returns no verdict on the records it holds for this long loses its partitions: the "
+        "sidecar leaves the group until the application continues.",
     )
     static: bool = Field(
         default=False,

@@ -68,7 +68,7 @@ def test_every_header_of_a_posted_record_is_documented_and_the_sample_is_one() -
     assert int(lines["content-length"]) == len(event.body)
     null = event_of(Partition("events", 3), 41, record._replace(value=None), 1)
     names = {re.sub("trace", "…", name) for name, _ in (*event.headers, *null.headers)}
-    assert names == set(re.findall(r"^\| `([\w…-]+)` \|", HTTP.split("## An answer")[0], re.MULTILINE))
+    assert names == set(re.findall(r"^\| `([\w…-]+)` \|", HTTP.split("## Responses")[0], re.MULTILINE))
 
 
 def test_the_verdict_of_each_status_is_as_documented() -> None:

@@ -11,8 +11,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from rota_operator.local.fleet_server import STREAMS_MAX, LocalFleet, bearer_token, serve_fleet
-from rota_operator.local.replica_secrets import Replica, ReplicaSecrets
+from rota_operator.fleet.authentication import bearer_token
+from rota_operator.fleet.order_ids import order_ids
+from rota_operator.fleet.principal import Principal, SidecarRef
+from rota_operator.fleet.server import STREAMS_MAX, FleetCallbacks, FleetServer, serve_fleet
+from rota_operator.local.replica_secrets import NAMESPACE, Replica, ReplicaSecrets
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
 
@@ -41,9 +44,9 @@ class Laptop:
         self.known = known
         self.heard: list[pb.SidecarReport] = []
         self.has_heard = asyncio.Event()
-        self.fleet = LocalFleet(known.replica_of, self._hear)
+        self.fleet = FleetServer(FleetCallbacks(known.authenticate, self._hear), order_ids(1))
 
-    def _hear(self, report: pb.SidecarReport) -> None:
+    def _hear(self, principal: Principal, report: pb.SidecarReport) -> None:
         self.heard.append(report)
         self.has_heard.set()
 
@@ -56,7 +59,7 @@ def told(folder: Path, story: Story) -> None:
         laptop = Laptop(folder)
         async with (
             asyncio.timeout(WITHIN_S),
-            serve_fleet(laptop.fleet) as address,
+            serve_fleet(laptop.fleet, "127.0.0.1:0") as address,
             grpc.aio.insecure_channel(address) as channel,
         ):
             await story(laptop, FleetStub(channel))
@@ -107,7 +110,9 @@ def test_a_stranger_that_says_keep_0_hears_nothing_and_reports_nothing(
         assert await stranger.code() is grpc.StatusCode.UNAUTHENTICATED
         assert "--fleet-token-file" in (await stranger.details() or "")
         assert laptop.heard == [report_of(KEEP)]
-        ordering = asyncio.ensure_future(laptop.fleet.order(KEEP.name, SUSPEND, WITHIN_S))
+        ordering = asyncio.ensure_future(
+            laptop.fleet.order(SidecarRef(NAMESPACE, KEEP.name), SUSPEND, WITHIN_S)
+        )
         assert (await order_on(mine)).WhichOneof("order") == "suspend", (
             "the replica itself still hears its orders"
         )
@@ -138,7 +143,9 @@ def test_a_replica_speaks_for_itself_alone(tmp_path: Path) -> None:
 
         mine = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[KEEP]))
         await laptop.has_heard.wait()
-        ordering = asyncio.ensure_future(laptop.fleet.order(KEEP.name, SUSPEND, WITHIN_S))
+        ordering = asyncio.ensure_future(
+            laptop.fleet.order(SidecarRef(NAMESPACE, KEEP.name), SUSPEND, WITHIN_S)
+        )
         order = await order_on(mine)
         answer = report_of(OTHER)
         answer.answers.append(pb.OrderAnswer(order_id=order.order_id, error="answered by another one"))

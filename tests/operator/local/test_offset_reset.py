@@ -55,7 +55,7 @@ def reset(members: Members, *, suspended: bool = False, group: str = "shop") -> 
     async def run() -> str:
         replicas = {"shop": ["one", "two"]}
         resetting = OffsetResets(
-            cast("Any", members),
+            members.order,
             cast("Any", members),
             lambda name: replicas.get(name, []),
             lambda _: suspended,

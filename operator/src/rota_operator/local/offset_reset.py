@@ -5,10 +5,10 @@ Offsets that a rebalance left unset are ordered from the next owner. Members are
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from rota_operator.local.dashboard_state import DashboardState
-from rota_operator.local.fleet_server import LocalFleet
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import EventKind
 from rota_operator.resets.orders import Offsets, ResetOrder, reset_orders
@@ -17,6 +17,8 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 # Time limits of the whole reset, and of one order.
 RESET_TIMEOUT_S = 60.0
 ORDER_TIMEOUT_S = 15.0
+# Sends an order to a replica and waits for the answer, so many seconds; returns the error, or an empty string.
+SendOrder: TypeAlias = Callable[[str, pb.SidecarOrder, float], Awaitable[str]]
 
 
 class OffsetResets:
@@ -29,12 +31,12 @@ class OffsetResets:
 
     def __init__(
         self,
-        fleet: LocalFleet,
+        send_order: SendOrder,
         dashboard: DashboardState,
         replicas: Callable[[str], Sequence[str]],
         is_suspended: Callable[[str], bool],
     ) -> None:
-        self._fleet = fleet
+        self._send_order = send_order
         self._dashboard = dashboard
         self._replicas = replicas
         self._is_suspended = is_suspended
@@ -72,7 +74,7 @@ class OffsetResets:
 
     async def _order_all(self, group_id: str, order: pb.SidecarOrder) -> str:
         """Send an order to every replica; return the first error, or an empty string."""
-        orders = (self._fleet.order(replica, order, ORDER_TIMEOUT_S) for replica in self._replicas(group_id))
+        orders = (self._send_order(replica, order, ORDER_TIMEOUT_S) for replica in self._replicas(group_id))
         return next((problem for problem in await asyncio.gather(*orders) if problem), "")
 
     async def _set(self, group_id: str, remaining: dict[Partition, int]) -> str:
@@ -105,4 +107,4 @@ class OffsetResets:
             generation_id=order.generation,
             topics=[pb.TopicOffsets(topic=topic, offsets=found) for topic, found in topics.items()],
         )
-        return await self._fleet.order(sidecar, pb.SidecarOrder(reset_offsets=reset), ORDER_TIMEOUT_S)
+        return await self._send_order(sidecar, pb.SidecarOrder(reset_offsets=reset), ORDER_TIMEOUT_S)

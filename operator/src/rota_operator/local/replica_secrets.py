@@ -11,9 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from rota_operator.fleet.authentication import Unauthenticated
+from rota_operator.fleet.principal import Principal, SidecarRef
 from rota_service.private_files import FILE_MODE
 
 SECRET_BYTES = 32
+# Replicas have unique names, whatever the namespace of their workload.
+NAMESPACE = "local"
+UNAUTHENTICATED = "unknown token; this Fleet accepts sidecars started by its runner (see --fleet-token-file)"
 
 
 class Replica(NamedTuple):
@@ -42,6 +47,13 @@ class ReplicaSecrets:
     def revoke(self, replica: Replica) -> None:
         """Invalidate the replica's token."""
         self._secrets.pop(replica, None)
+
+    async def authenticate(self, token: str) -> Principal:
+        """Return the sidecar of the replica that the token was issued to; raises Unauthenticated. Called by Fleet."""
+        replica = self.replica_of(token)
+        if replica is None:
+            raise Unauthenticated(UNAUTHENTICATED)
+        return Principal(SidecarRef(NAMESPACE, replica.name), replica.group_id)
 
     def replica_of(self, secret: str) -> Replica | None:
         """Return the replica that the token was issued to, in time that does not depend on other tokens."""

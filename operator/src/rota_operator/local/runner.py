@@ -7,6 +7,7 @@ Called by the command line. All manifests are validated before anything is start
 import asyncio
 import fcntl
 import re
+import secrets
 import socket
 import sys
 import tempfile
@@ -18,6 +19,9 @@ from typing import Any
 
 import grpc.aio
 
+from rota_operator.fleet.order_ids import order_ids
+from rota_operator.fleet.principal import SidecarRef
+from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
 from rota_operator.local.commands import (
     LocalPaths,
     app_command,
@@ -28,11 +32,10 @@ from rota_operator.local.commands import (
     token_file,
 )
 from rota_operator.local.dashboard_state import DashboardState
-from rota_operator.local.fleet_server import LocalFleet, serve_fleet
 from rota_operator.local.group_watches import GroupWatches, is_coordinated_locally, missing_library
 from rota_operator.local.offset_reset import OffsetResets
 from rota_operator.local.processes import Command, Processes, ReplicaEvent
-from rota_operator.local.replica_secrets import Replica, ReplicaSecrets
+from rota_operator.local.replica_secrets import NAMESPACE, Replica, ReplicaSecrets
 from rota_operator.local.workload import REPLICAS_MAX, LocalWorkload
 from rota_operator.manifests.documents import BYTES_MAX, Document, InvalidManifest, decode, parse_documents
 from rota_operator.manifests.resources import ConsumerGroup, Manifests, Workload, collect_resources
@@ -44,6 +47,7 @@ from rota_operator.replicas.events import DrainFailed, ProcessRole, ReplicaPolic
 from rota_operator.replicas.replica_set import ReplicaSet
 from rota_operator.spec.model import ROTA
 from rota_operator.spec.validation import FieldError
+from rota_proto.fleet.v1.fleet_pb2 import SidecarOrder
 from rota_service.private_files import FOLDER_MODE
 
 SUFFIXES = (".yaml", ".yml")
@@ -148,10 +152,13 @@ class Runner:
         self.dashboard = DashboardState(overview, lambda: [each.view() for each in self.workloads], wall_ms)
 
         self._secrets = ReplicaSecrets()
-        self._fleet = LocalFleet(self._secrets.replica_of, self.dashboard.add_report)
+        callbacks = FleetCallbacks(
+            self._secrets.authenticate, lambda _, report: self.dashboard.add_report(report)
+        )
+        self._fleet = FleetServer(callbacks, order_ids(secrets.randbits(64)))
         suspended = {group.group_id for group in manifests.groups.values() if group.spec.suspend}
         self.reset = OffsetResets(
-            self._fleet, self.dashboard, self._replicas_of, lambda group_id: group_id in suspended
+            self._send_order, self.dashboard, self._replicas_of, lambda group_id: group_id in suspended
         ).reset
 
     async def run(self, stopping: asyncio.Event, displays: Sequence[Display] = ()) -> None:
@@ -160,7 +167,7 @@ class Runner:
             settings = settings_file(self.paths, group)
             settings.parent.mkdir(parents=True, exist_ok=True)
             settings.write_bytes(settings_json(group.spec))
-        async with serve_fleet(self._fleet) as address, self._channel() as channel:
+        async with serve_fleet(self._fleet, ANY_PORT) as address, self._channel() as channel:
             self.paths = replace(self.paths, fleet=address)
             groups = list(self._manifests.groups.values())
             if self._has_coordinator:
@@ -231,6 +238,9 @@ class Runner:
 
     def _channel(self) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(self.paths.coordinator.removeprefix(ROTA), options=CHANNEL)
+
+    async def _send_order(self, replica: str, order: SidecarOrder, within_s: float) -> str:
+        return str((await self._fleet.order(SidecarRef(NAMESPACE, replica), order, within_s)).error)
 
     def _replicas_of(self, group_id: str) -> Sequence[str]:
         return [

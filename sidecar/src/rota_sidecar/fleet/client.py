@@ -79,8 +79,9 @@ class FleetClient:
         asking = self._client
         metadata = metadata_of(asking.credentials)
         channel = open_channel(asking.address, asking.credentials)
+        ended = asyncio.Event()
         try:
-            stream = FleetStub(channel).Connect(self._reports(), metadata=metadata)
+            stream = FleetStub(channel).Connect(self._reports(ended), metadata=metadata)
             self._callbacks.begin()
             async for order in stream:
                 self._said = ""
@@ -95,10 +96,12 @@ class FleetClient:
         except grpc.aio.AioRpcError as error:
             raise asking.failure(error.code(), error.details() or "") from None
         finally:
+            ended.set()
             await channel.close()
 
-    async def _reports(self) -> AsyncIterator[pb.SidecarReport]:
-        while True:
+    async def _reports(self, ended: asyncio.Event) -> AsyncIterator[pb.SidecarReport]:
+        # gRPC asks for one more report after the stream has ended: it would take the answers of the next stream.
+        while not ended.is_set():
             self._news.clear()
             yield self._callbacks.report()
             await wait_until_set(asyncio.Event(), REPORT_S_MIN)

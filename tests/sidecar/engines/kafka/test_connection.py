@@ -151,7 +151,7 @@ def test_answers_find_who_asked_and_one_who_left_disturbs_nobody() -> None:
 
 
 def test_only_so_many_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OPEN_MAX", 2)
+    monkeypatch.setattr(module, "IN_FLIGHT_MAX", 2)
 
     async def ask() -> None:
         async with listening(answering(lambda request: None)) as settings:

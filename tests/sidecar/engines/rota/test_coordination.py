@@ -12,7 +12,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.messages import Request
 from rota_sidecar.engines.port import CoordinatorEvent, Disconnected, Refused, Unreachable
 from rota_sidecar.engines.rota.connection import Credentials
-from rota_sidecar.engines.rota.coordination import FRAMES, OPEN_REQUESTS_MAX, RotaCoordination
+from rota_sidecar.engines.rota.coordination import FRAMES, IN_FLIGHT_MAX, RotaCoordination
 from tests.conformance.members import subscription
 from tests.coordinator.fleet import Fleet, until
 from tests.coordinator.security.test_security import FILE, TOKENS
@@ -221,14 +221,12 @@ def test_more_open_requests_than_the_limit_are_refused_at_once(coordinator: Coor
         coordination = adapter([coordinator.address])
         await coordination.find(WITHIN_S)
         # A thousand answers may take a while on a busy machine.
-        asked = [
-            asyncio.create_task(coordination.ask(heartbeat(), STORY_S)) for _ in range(OPEN_REQUESTS_MAX)
-        ]
+        asked = [asyncio.create_task(coordination.ask(heartbeat(), STORY_S)) for _ in range(IN_FLIGHT_MAX)]
         # They begin in this order, and nothing is answered before all have begun.
         one_too_many = asyncio.create_task(coordination.ask(heartbeat(), WITHIN_S))
-        with pytest.raises(Unreachable, match=f"{OPEN_REQUESTS_MAX} requests to .* are in flight already"):
+        with pytest.raises(Unreachable, match=f"{IN_FLIGHT_MAX} requests to .* are in flight already"):
             await one_too_many
-        assert len(await asyncio.gather(*asked)) == OPEN_REQUESTS_MAX
+        assert len(await asyncio.gather(*asked)) == IN_FLIGHT_MAX
         await coordination.close()
 
     run(story())

@@ -1,5 +1,5 @@
 """
-One connection to one broker, with up to `OPEN_MAX` requests in flight.
+One connection to one broker, with up to `IN_FLIGHT_MAX` requests in flight.
 
 Opened by `coordination.py` and `bootstrap.py`. A broker answers the requests of a connection in order; requests that wait
 for other members (JoinGroup, SyncGroup) therefore use a connection of their own.
@@ -35,7 +35,7 @@ from rota_sidecar.engines.port import Refused, Unreachable
 # Limit of one request or response. The metadata of a million partitions have 43 MB.
 MESSAGE_BYTES_MAX = 64 * 2**20
 # Limit of requests in flight. A member has a handful.
-OPEN_MAX = 1000
+IN_FLIGHT_MAX = 1000
 LENGTH = struct.Struct(">i")
 CORRELATION = struct.Struct(">i")
 # Correlation ids are signed 32-bit numbers and wrap around.
@@ -47,7 +47,7 @@ UNREADABLE = (ValueError, TypeError, IndexError, KeyError, OverflowError, struct
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _InFlight:
     """A request in flight."""
 
     kind: type[ApiMessage]
@@ -70,7 +70,7 @@ class Connection:
         self._encrypted = self._writer.get_extra_info("ssl_object") is not None
         # True after the first response to a member. Before it, the end of a connection points at the settings.
         self._serves = False
-        self._open: dict[int, _Open] = {}
+        self._in_flight: dict[int, _InFlight] = {}
         self._known: Known = {}
         self._correlations = itertools.count()
         self._failure: Failure | None = None
@@ -95,9 +95,9 @@ class Connection:
         """
         if self._failure is not None:
             raise failures.again(self._failure)
-        if len(self._open) >= OPEN_MAX:
+        if len(self._in_flight) >= IN_FLIGHT_MAX:
             raise Unreachable(
-                f"{OPEN_MAX} requests to {self.address} are in flight already; retry when some have their responses"
+                f"{IN_FLIGHT_MAX} requests to {self.address} are in flight already; retry when some have their responses"
             )
         kind, number = type(message), next(self._correlations) % CORRELATIONS
         message.with_header(number, self._client_id if client_id is None else client_id)
@@ -106,8 +106,8 @@ class Connection:
             raise Refused(
                 f"a request of {len(data)} bytes exceeds Kafka's limit; reduce the group's members or topics"
             )
-        waiting = _Open(kind, asyncio.get_running_loop().create_future())
-        self._open[number] = waiting
+        waiting = _InFlight(kind, asyncio.get_running_loop().create_future())
+        self._in_flight[number] = waiting
         try:
             async with asyncio.timeout(within_s):
                 self._writer.write(data)
@@ -138,12 +138,12 @@ class Connection:
             return
         self._failure = failure
         self.ended.set_result(failure)
-        for waiting in self._open.values():
+        for waiting in self._in_flight.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(failures.again(failure))
                 # The caller may have been cancelled; this marks the exception as retrieved.
                 waiting.answer.exception()
-        self._open.clear()
+        self._in_flight.clear()
         # Aborted, not closed: no data is lost, and TLS would wait for the peer's close_notify.
         self._writer.transport.abort()
 
@@ -163,7 +163,7 @@ class Connection:
                     return
                 frame = await self._reader.readexactly(length)
                 (number,) = CORRELATION.unpack_from(frame)
-                waiting = self._open.pop(number, None)
+                waiting = self._in_flight.pop(number, None)
                 if waiting is None:
                     self.end(failures.garbled(self.address, start))
                     return

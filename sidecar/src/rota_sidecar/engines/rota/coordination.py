@@ -1,7 +1,7 @@
 """
 The client of one group's coordinator on Rota: found through any server, then connected by a Session stream.
 
-Created by `wiring.py` for the membership driver. Up to `OPEN_REQUESTS_MAX` requests are in flight on the one stream, and
+Created by `wiring.py` for the membership driver. Up to `IN_FLIGHT_MAX` requests are in flight on the one stream, and
 responses come in any order. Notices of the coordinator and the loss of the stream are events for the callback.
 """
 
@@ -32,7 +32,7 @@ from rota_sidecar.engines.rota.connection import (
 )
 
 # Limit of requests in flight. A member has a handful.
-OPEN_REQUESTS_MAX = 1_000
+IN_FLIGHT_MAX = 1_000
 FRAMES: dict[type[Request], str] = {
     pb.JoinGroupRequest: "join_group",
     pb.SyncGroupRequest: "sync_group",
@@ -154,7 +154,7 @@ class Session:
         self.client = client
         self.channel = open_channel(client.address, client.credentials)
         self._on_event = on_event
-        self._frames: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(OPEN_REQUESTS_MAX)
+        self._frames: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(IN_FLIGHT_MAX)
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._last_id = 0
         self._stream: Stream | None = None
@@ -181,9 +181,9 @@ class Session:
         """Send a request and return its response. Raises Unreachable, Refused."""
         if self._ended is not None:
             raise type(self._ended)(*self._ended.args)
-        if len(self._waiting) >= OPEN_REQUESTS_MAX or self._frames.full():
+        if len(self._waiting) >= IN_FLIGHT_MAX or self._frames.full():
             raise Unreachable(
-                f"{OPEN_REQUESTS_MAX} requests to {self.client.address} are in flight already; retrying when some have responses"
+                f"{IN_FLIGHT_MAX} requests to {self.client.address} are in flight already; retrying when some have responses"
             )
         self._last_id += 1
         number = self._last_id

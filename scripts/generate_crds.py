@@ -14,7 +14,7 @@ import yaml
 from typing_extensions import override
 
 from rota_operator.plan.settings import ISOLATION
-from rota_operator.plan.supported import IGNORED_FIELDS, UNSUPPORTED_FIELDS
+from rota_operator.plan.supported import IGNORED_FIELDS, UNSUPPORTED_FIELDS, Backend
 from rota_operator.spec import crd
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import Path as FieldPath
@@ -32,11 +32,11 @@ PAGE_HEAD = """<!-- Generated from operator/src/rota_operator/spec by `make crds
 changed; every error names the path of its field. The [quickstart](../quickstart.md) has a small example, the
 [guides](../guide/groups.md) explain groups, offsets and delivery.
 
-The last column is about [`rota up`](../guide/laptop.md): **works**; **not yet**: not implemented, so values other than the
-default are rejected; **ignored**: applies to pods and is ignored for local processes.
+The last two columns are about [`rota up`](../guide/laptop.md) and about Kubernetes: **works**; **not yet**: not implemented, so
+values other than the default are rejected; **ignored**: applies to pods and is ignored for local processes.
 
-| field of `spec` | default | values | description | on a laptop |
-|---|---|---|---|---|
+| field of `spec` | default | values | description | on a laptop | in a cluster |
+|---|---|---|---|---|---|
 """
 RULES_HEAD = """
 ## Validation rules
@@ -45,10 +45,10 @@ RULES_HEAD = """
 EFFECTS_HEAD = """
 ## Tests of each field
 
-For each field that works on a laptop, a test that runs a group with it.
+For each field that works on a laptop or in a cluster, a test of what it does there.
 
-| field of `spec` | test |
-|---|---|
+| field of `spec` | on a laptop | in a cluster |
+|---|---|---|
 """
 Schema = dict[str, Any]
 
@@ -72,7 +72,7 @@ def page() -> str:
     spec = crd.schema_of(ConsumerGroupSpec)
     rows = [
         f"| `{dotted(path)}` | {default_of(given)} | {values_of(leaf)} | {leaf.get('description', '')} "
-        f"| {on_a_laptop(path)} |"
+        f"| {support_of(path, Backend.LOCAL)} | {support_of(path, Backend.CLUSTER)} |"
         for path, leaf, given in leaves(spec, (), spec.get("default"))
     ]
     rules = [f"* {where}{message}" for where, message in wrong_in(spec, ())]
@@ -82,9 +82,15 @@ def page() -> str:
 
 def effects() -> Iterator[str]:
     """A line for each field with a test of what it does."""
-    for field, test in yaml.safe_load(EFFECTS.read_text()).items():
-        file, name = test.split("::")
-        yield f"| `{field}` | [`{name}`](../../{file}) |"
+    for field, columns in yaml.safe_load(EFFECTS.read_text()).items():
+        laptop, cluster = (link_of(columns.get(backend, "")) for backend in ("laptop", "cluster"))
+        yield f"| `{field}` | {laptop} | {cluster} |"
+
+
+def link_of(test: str) -> str:
+    """Return a link to a test; a reason of a refusal stays as it is."""
+    file, separator, name = test.partition("::")
+    return f"[`{name}`](../../{file})" if separator else test
 
 
 def leaves(schema: Schema, path: FieldPath, given: Any) -> Iterator[tuple[FieldPath, Schema, Any]]:  # noqa: ANN401
@@ -124,11 +130,11 @@ def values_of(leaf: Schema) -> str:
     return " ".join([kind, *bounds, *([f"to {high}"] if high is not None else [])])
 
 
-def on_a_laptop(path: FieldPath) -> str:
-    """What `rota up` makes of it."""
-    if any(path[: len(each)] == tuple(each) for each in UNSUPPORTED_FIELDS):
+def support_of(path: FieldPath, backend: Backend) -> str:
+    """Return what a backend makes of a field."""
+    if any(path[: len(each)] == tuple(each) for each in UNSUPPORTED_FIELDS[backend]):
         return "not yet"
-    if any(path[: len(each)] == tuple(each) for each in IGNORED_FIELDS):
+    if backend is Backend.LOCAL and any(path[: len(each)] == tuple(each) for each in IGNORED_FIELDS):
         return "ignored"
     return f"works for `{ISOLATION}`" if path == ("config",) else "works"
 

@@ -41,6 +41,8 @@ OTHERS: Mapping[Path, Any] = {
     ("delivery", "backoffPolicy"): "linear",
     ("delivery", "backoffDelay"): "PT2S",
     ("delivery", "rateLimit", "max"): 100,
+    ("sidecar", "imagePullPolicy"): "Never",
+    ("sidecar", "imagePullSecrets"): ["other"],
     ("autoscaling", "minReplicaCount"): 2,
     ("autoscaling", "maxReplicaCount"): 3,
     ("autoscaling", "pollingInterval"): 11,

@@ -69,8 +69,8 @@ def test_what_is_left_out_has_the_defaults_of_the_contract() -> None:
     for path in (
         ("coordination",), ("coordinatorAddress",), ("groupId",), ("replicas",), ("auth",), ("config",),
         ("podDisruptionBudget",), ("scaleTargetRef",), ("topics",), ("bootstrapServers",), ("sidecar", "image"),
-        ("sidecar", "container"), ("sidecar", "resources", "limits"), ("offsets", "reset"), ("delivery", "mode"),
-        ("delivery", "http"), ("delivery", "deadLetterTopic"), ("delivery", "priorities"), ("autoscaling", "enabled"),
+        ("sidecar", "container"), ("sidecar", "imagePullSecrets"), ("sidecar", "resources", "limits"), ("offsets", "reset"),
+        ("delivery", "mode"), ("delivery", "http"), ("delivery", "deadLetterTopic"), ("delivery", "priorities"), ("autoscaling", "enabled"),
         ("autoscaling", "fallback", "replicas"), ("spark", "template"),
     ):  # fmt: skip
         del at(said, path[:-1])[path[-1]]

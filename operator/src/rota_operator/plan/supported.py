@@ -1,53 +1,116 @@
 """
-Finds fields of a spec that are not implemented yet; they are rejected by path, never ignored.
+Finds fields of a spec that a backend does not implement yet, or that have no meaning there; they are rejected by path, never
+ignored.
 
-IGNORED_FIELDS apply to pods only (images, nodes): local processes ignore them, because the same manifests are meant for a
-cluster.
+There are two backends: local processes (`rota up`) and a Kubernetes cluster. IGNORED_FIELDS have no meaning for local
+processes, which ignore them, because the same manifests are meant for a cluster.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import FieldError, Path
 
-UNSUPPORTED_FIELDS: Sequence[Path] = (
-    ("auth",),
-    ("offsets", "reset"),
-    ("autoscaling",),
-    ("spark",),
-    ("monitoring",),
-    ("deletionPolicy",),
-)
-IGNORED_FIELDS: Sequence[Path] = (
-    ("membership", "rackTopologyKey"),
-    ("podDisruptionBudget",),
-    ("sidecar", "image"),
-    ("sidecar", "resources"),
-)
+
+class Backend(Enum):
+    """Environment in which the workloads of a ConsumerGroup run."""
+
+    LOCAL = "local"
+    CLUSTER = "cluster"
+
+
+UNSUPPORTED_FIELDS: Mapping[Backend, Sequence[Path]] = {
+    Backend.LOCAL: (("auth",), ("offsets", "reset"), ("autoscaling",), ("spark",), ("monitoring",)),
+    Backend.CLUSTER: (("offsets", "reset"), ("autoscaling",), ("spark",), ("monitoring", "granularity")),
+}
+# Of local processes, each with the reason.
+IGNORED_FIELDS: Mapping[Path, str] = {
+    ("deletionPolicy",): "the group's log goes with the folder of `rota up`",
+    ("membership", "rackTopologyKey"): "there are no nodes",
+    ("podDisruptionBudget",): "nothing evicts local processes",
+    ("sidecar", "image"): "the installed sidecar runs",
+    ("sidecar", "imagePullPolicy"): "there are no images",
+    ("sidecar", "imagePullSecrets"): "there are no images",
+    ("sidecar", "resources"): "processes have no limits",
+}
 # Isolation may be asked for as Kafka calls it.
 SUPPORTED_PROPERTIES = (ISOLATION,)
+ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+NOT_YET = "is not supported yet; remove it"
+RESERVED_MECHANISMS = ("GSSAPI", "OAUTHBEARER")
 
 
-def unsupported(spec: ConsumerGroupSpec) -> list[FieldError]:
+def unsupported(spec: ConsumerGroupSpec, backend: Backend = Backend.LOCAL) -> list[FieldError]:
     """Return an error for each unsupported field with a value other than its default."""
     given = spec.model_dump(mode="json", by_alias=True)
     defaults = _with_defaults(spec)
     found = [
-        FieldError(("spec", *leaf), "is not supported yet; remove it")
-        for path in UNSUPPORTED_FIELDS
+        FieldError(("spec", *leaf), NOT_YET)
+        for path in UNSUPPORTED_FIELDS[backend]
         for leaf in _differences(_value_at(given, path), _value_at(defaults, path), path)
     ]
-    found += [
-        FieldError(
-            ("spec", "config", key),
-            f"is not supported yet; remove it (supported: {', '.join(SUPPORTED_PROPERTIES)})",
-        )
-        for key in spec.config
-        if key not in SUPPORTED_PROPERTIES
-    ]
+    found += _property_errors(spec, backend)
+    if backend is Backend.CLUSTER:
+        found += _cluster_errors(spec)
     return found
+
+
+def sidecar_errors(spec: ConsumerGroupSpec) -> list[FieldError]:
+    """Return an error for each value with which a sidecar would not start; its pod would restart for ever."""
+    return [*_sidecar_errors(spec)]
+
+
+def _sidecar_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
+    if (level := spec.config.get(ISOLATION, ISOLATION_LEVELS[0])) not in ISOLATION_LEVELS:
+        yield FieldError(
+            ("spec", "config", ISOLATION), f"must be one of {', '.join(ISOLATION_LEVELS)}; got {level}"
+        )
+    if spec.delivery.dead_letter_topic in spec.topics:
+        yield FieldError(
+            ("spec", "delivery", "deadLetterTopic"),
+            "must not be one of spec.topics: its records would be consumed again without end",
+        )
+    try:
+        re.compile(spec.topic_pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        yield FieldError(("spec", "topicPattern"), f"must be a regular expression ({error})")
+
+
+def _property_errors(spec: ConsumerGroupSpec, backend: Backend) -> Iterator[FieldError]:
+    for key in spec.config:
+        if key in SUPPORTED_PROPERTIES:
+            continue
+        message = f"{NOT_YET} (supported: {', '.join(SUPPORTED_PROPERTIES)})"
+        if backend is Backend.CLUSTER and spec.speaks_rota:
+            message = (
+                "applies to Kafka brokers only; remove it, because bootstrapServers are rota:// addresses"
+            )
+        yield FieldError(("spec", "config", key), message)
+
+
+def _cluster_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
+    auth, target = spec.auth, spec.scale_target_ref
+    if spec.speaks_rota:
+        for name, part in (("tls", auth.tls), ("sasl", auth.sasl)):
+            if part is not None:
+                yield FieldError(
+                    ("spec", "auth", name),
+                    "applies to Kafka brokers only; remove it, because bootstrapServers are rota:// addresses",
+                )
+    if auth.sasl is not None and auth.sasl.mechanism in RESERVED_MECHANISMS:
+        yield FieldError(
+            ("spec", "auth", "sasl", "mechanism"),
+            f"{auth.sasl.mechanism} is not supported yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+        )
+    if spec.membership.static and target is not None and target.kind != "StatefulSet":
+        yield FieldError(
+            ("spec", "membership", "static"),
+            f"is not supported yet for a {target.kind}, whose pods have no stable names; use a StatefulSet",
+        )
 
 
 def _with_defaults(spec: ConsumerGroupSpec) -> Mapping[str, Any]:

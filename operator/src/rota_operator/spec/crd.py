@@ -16,8 +16,9 @@ Schema = dict[str, Any]
 PLURAL = "consumergroups"
 # JSON schema keywords that a structural schema supports, in the order in which they are written.
 SCHEMA_KEYWORDS = (
-    "description", "type", INT_OR_STRING, "default", "enum", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum",
+    "description", "type", "format", INT_OR_STRING, "default", "enum", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum",
     "maximum", "minItems", "maxItems", "maxProperties", "required", "items", "properties",
+    "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
 )  # fmt: skip
 PRINTER_COLUMNS = (
     ("Phase", "string", ".status.phase", 0),

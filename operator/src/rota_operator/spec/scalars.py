@@ -28,8 +28,10 @@ Duration = Annotated[
 Timestamp = Annotated[
     str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}(Z|[+-][0-9]{2}:[0-9]{2})$")
 ]
-PositiveInt = Annotated[int, Field(ge=1, le=INT32_MAX)]
-Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
-NonNegativeInt = Annotated[int, Field(ge=0, le=INT32_MAX)]
+PositiveInt = Annotated[int, Field(ge=1, le=INT32_MAX, json_schema_extra={"format": "int32"})]
+Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX, json_schema_extra={"format": "int32"})]
+NonNegativeInt = Annotated[int, Field(ge=0, le=INT32_MAX, json_schema_extra={"format": "int32"})]
+# The API server's own bounds of an integer.
+Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 IntOrString = Annotated[int | str, PlainValidator(int_or_string), WithJsonSchema({INT_OR_STRING: True})]
 Fraction = Annotated[float, Field(gt=0, le=1)]

@@ -3,8 +3,12 @@
 from typing import Literal
 
 from pydantic import Field
+from pydantic.config import JsonDict
 
+from rota_operator.spec.scalars import Int64
 from rota_operator.spec.schema import SpecModel
+
+DATE_TIME: JsonDict = {"format": "date-time"}
 
 
 class Condition(SpecModel):
@@ -23,7 +27,9 @@ class Condition(SpecModel):
         description="A human-readable message with details of the last transition.",
         max_length=32768,
     )
-    last_transition_time: str = Field(description="The time of the last transition between two statuses.")
+    last_transition_time: str = Field(
+        description="The time of the last transition between two statuses.", json_schema_extra=DATE_TIME
+    )
     observed_generation: int = Field(
         default=0, description="The metadata.generation that the condition was set for."
     )
@@ -32,13 +38,13 @@ class Condition(SpecModel):
 class Lag(SpecModel):
     """Uncommitted records of the group; values that are unknown are absent."""
 
-    total: int | None = Field(
+    total: Int64 | None = Field(
         default=None, description="The number of uncommitted records in all partitions."
     )
-    max: int | None = Field(
+    max: Int64 | None = Field(
         default=None, description="The number of uncommitted records in the partition with the most."
     )
-    max_seconds: int | None = Field(
+    max_seconds: Int64 | None = Field(
         default=None, description="The age of the oldest uncommitted record, in seconds."
     )
 
@@ -59,7 +65,9 @@ class Scaling(SpecModel):
     recommendation: int | None = Field(default=None, description="The recommended number of replicas.")
     explanation: str = Field(default="", description="How the recommendation was computed.")
     last_scale_time: str | None = Field(
-        default=None, description="The last time the number of replicas was changed."
+        default=None,
+        description="The last time the number of replicas was changed.",
+        json_schema_extra=DATE_TIME,
     )
 
 
@@ -80,7 +88,7 @@ class Placement(SpecModel):
     pod_name: str = Field(description="The name of the member's pod.")
     member_id: str = Field(default="", description="The member id issued by the coordinator.")
     partitions: int = Field(default=0, description="The number of partitions assigned to the member.")
-    lag: int | None = Field(
+    lag: Int64 | None = Field(
         default=None, description="The number of uncommitted records in these partitions."
     )
 
@@ -93,6 +101,10 @@ class ConsumerGroupStatus(SpecModel):
     )
     phase: str = Field(default="", description="A one-word summary of the group's state.")
     group_id: str = Field(default="", description="The group id in use.")
+    coordination: str = Field(default="", description="The system that coordinates the group: Kafka or Rota.")
+    cluster_id: str = Field(
+        default="", description="The id of the cluster that coordinates the group, as its members report it."
+    )
     sidecar_image: str = Field(default="", description="The sidecar image in use.")
     selector: str = Field(default="", description="The label selector of the pods that consume.")
     replicas: int | None = Field(default=None, description="The number of pods.")
@@ -118,5 +130,8 @@ class ConsumerGroupStatus(SpecModel):
         default=(), max_length=100, description="The members of the group, at most 100 of them."
     )
     conditions: tuple[Condition, ...] = Field(
-        default=(), max_length=20, description="The conditions of the group's current state."
+        default=(),
+        max_length=20,
+        description="The conditions of the group's current state.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

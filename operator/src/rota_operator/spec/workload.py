@@ -38,6 +38,14 @@ class Sidecar(SpecModel):
         default="",
         description="The sidecar's image. Defaults to the operator's own version, pinned when the ConsumerGroup is created.",
     )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        default="IfNotPresent", description="When the sidecar's image is pulled, as in a container."
+    )
+    image_pull_secrets: tuple[ResourceName, ...] = Field(
+        default=(),
+        max_length=16,
+        description="Names of Secrets with which the sidecar's image is pulled, in the ConsumerGroup's namespace.",
+    )
     container: OptionalContainerName = Field(
         default="",
         description="The name of the container that consumes. Defaults to the first container of the pod.",

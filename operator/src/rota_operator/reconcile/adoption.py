@@ -1,0 +1,121 @@
+"""
+Builds the server-side apply with which Rota adopts a workload: the fields that it owns, and no other.
+
+Sidecar, volumes and `preStop` are added to the pod template; applying nothing under the same field manager takes them out
+again. Lists are sorted, so an unchanged spec gives an equal request.
+"""
+
+from typing import NamedTuple
+
+from rota_operator.reconcile.actions import (
+    CLAIM_LABEL,
+    GRACE_PERIOD_ANNOTATION,
+    GRACE_PERIOD_FIELD,
+    GROUP_LABEL,
+    SETTINGS_ANNOTATION,
+    AdoptWorkload,
+)
+from rota_operator.reconcile.observed import Object
+from rota_operator.reconcile.settings import settings_hash
+from rota_operator.reconcile.sidecar import (
+    APP_SOCKET,
+    HTTP_PORT,
+    Part,
+    SidecarSpec,
+    app_mount,
+    container,
+    volumes,
+)
+from rota_operator.reconcile.target import (
+    DEFAULT_GRACE_S,
+    Container,
+    has_own_pre_stop,
+    is_grace_period_ours,
+    owner_grace_s,
+    ref_of,
+    resource_version,
+    saved_grace_s,
+)
+
+# After the drain: the application's SIGTERM, and the sidecar's leaving.
+AFTER_DRAIN_S = 15
+
+
+class GracePeriod(NamedTuple):
+    """A grace period that Rota sets, and the owner's that it replaces, unless that is the default."""
+
+    seconds: int | None
+    saved: int | None
+
+
+def adoption(wanted: SidecarSpec, target: Object, app: Container) -> AdoptWorkload:
+    """Return the action that adopts a workload; `app` is the container that consumes."""
+    grace = grace_period(wanted, target)
+    return AdoptWorkload(
+        workload=ref_of(target),
+        fields=fields(wanted, target, app),
+        resource_version=resource_version(target),
+        forced=() if grace.seconds is None else (GRACE_PERIOD_FIELD,),
+    )
+
+
+def fields(wanted: SidecarSpec, target: Object, app: Container) -> Part:
+    """Return the body of the server-side apply, without a resource version."""
+    identity, spec = wanted.group.identity, wanted.group.spec
+    labels = {CLAIM_LABEL: identity.uid, GROUP_LABEL: identity.name}
+    grace = grace_period(wanted, target)
+    annotations = {} if grace.saved is None else {GRACE_PERIOD_ANNOTATION: str(grace.saved)}
+    return {
+        "apiVersion": target["apiVersion"],
+        "kind": target["kind"],
+        "metadata": {
+            "name": target["metadata"]["name"],
+            "namespace": target["metadata"]["namespace"],
+            "labels": labels,
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": {
+            "template": {
+                "metadata": {"labels": labels, "annotations": {SETTINGS_ANNOTATION: settings_hash(spec)}},
+                "spec": {
+                    "containers": [_app_container(app, keeps_pre_stop=has_own_pre_stop(app, target))],
+                    "initContainers": [container(wanted)],
+                    "volumes": volumes(wanted),
+                    **_pull_secrets(wanted),
+                    **({} if grace.seconds is None else {"terminationGracePeriodSeconds": grace.seconds}),
+                },
+            }
+        },
+    }
+
+
+def grace_period(wanted: SidecarSpec, target: Object) -> GracePeriod:
+    """Return the grace period that Rota sets: only if the owner's is too short for the drain."""
+    needed_s = wanted.group.spec.sidecar.termination_drain_seconds + AFTER_DRAIN_S
+    owner_s = owner_grace_s(target)
+    if is_grace_period_ours(target):
+        saved_s = saved_grace_s(target)
+        # Giving up the field leaves the default, which is less than the owner had set.
+        if saved_s is None and owner_s >= needed_s:
+            return GracePeriod(None, None)
+        return GracePeriod(max(needed_s, owner_s), saved_s)
+    if owner_s >= needed_s:
+        return GracePeriod(None, None)
+    return GracePeriod(needed_s, None if owner_s == DEFAULT_GRACE_S else owner_s)
+
+
+def _app_container(app: Container, *, keeps_pre_stop: bool) -> Part:
+    """Return the fields of the application's container: where the sidecar is, and the wait for its drain."""
+    found: Part = {
+        "name": app["name"],
+        "env": [{"name": "ROTA_SIDECAR", "value": f"unix://{APP_SOCKET}"}],
+        "volumeMounts": [app_mount()],
+    }
+    if not keeps_pre_stop:
+        found["lifecycle"] = {"preStop": {"httpGet": {"path": "/drained", "port": HTTP_PORT}}}
+    return found
+
+
+def _pull_secrets(wanted: SidecarSpec) -> Part:
+    names = wanted.group.spec.sidecar.image_pull_secrets
+    return {"imagePullSecrets": [{"name": name} for name in sorted(set(names))]} if names else {}

@@ -1,0 +1,260 @@
+"""
+The entry point of this core: `plan` decides what to change in the cluster for one ConsumerGroup.
+
+The order of its steps is the order of the actions: the finalizer first, so that whatever is done can be undone; a workload
+that is claimed no longer is released; then the ConfigMap, which pods read when they start; then the workload itself.
+At rest a plan holds `Configure` alone, which writes nothing to the cluster.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rota_operator.plan.supported import Backend, sidecar_errors, unsupported
+from rota_operator.reconcile.actions import (
+    Action,
+    AddFinalizer,
+    CommitInitialOffsets,
+    Configure,
+    RemoveFinalizer,
+    ScaleWorkload,
+)
+from rota_operator.reconcile.adoption import adoption
+from rota_operator.reconcile.claims import lost_group_id, lost_target
+from rota_operator.reconcile.decision import Decision, Refusal, Remark
+from rota_operator.reconcile.group import ROTA_COORDINATION, Group, claim_of, group_of, identity_of
+from rota_operator.reconcile.observed import Object, Observed
+from rota_operator.reconcile.owned_objects import config_map_actions, disruption_budget_actions, name_problem
+from rota_operator.reconcile.ownership import is_applied
+from rota_operator.reconcile.release import plan_deletion, release, wants_group_deleted
+from rota_operator.reconcile.selectors import selector_text
+from rota_operator.reconcile.settings import settings_hash, settings_text
+from rota_operator.reconcile.sidecar import SidecarSpec, rack_problem, secret_files
+from rota_operator.reconcile.target import (
+    Container,
+    container_of,
+    has_own_pre_stop,
+    ref_of,
+    replicas_of,
+    sidecar_image_of,
+    target_problem,
+)
+from rota_operator.spec.conditions import ConditionType, Reason
+from rota_operator.spec.validation import FieldError, InvalidSpec
+
+# Native sidecars are on by default since then.
+KUBERNETES_MIN = (1, 29)
+# A label's value has no more characters, and the name becomes one.
+NAME_LENGTH_MAX = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A ConsumerGroup that can run: its workload exists and is its own."""
+
+    group: Group
+    target: Object
+    app: Container
+    sidecar: SidecarSpec
+
+
+def plan(observed: Observed) -> Decision:
+    """Decide for one ConsumerGroup. Raises nothing: what is wrong with it is a refusal in the decision."""
+    if identity_of(observed.resource).is_deleted:
+        return plan_deletion(observed)
+    try:
+        group = group_of(observed.resource)
+    except InvalidSpec as error:
+        return _refused(observed, Refusal(Reason.INVALID_SPEC, _first_of(error.errors)))
+    if (refusal := _spec_problem(observed, group)) is not None:
+        return _refused(observed, refusal)
+    if (refusal := lost_group_id(claim_of(observed.resource), observed.claims)) is not None:
+        return _refused(observed, refusal, observed.adopted)
+    if (refusal := lost_target(claim_of(observed.resource), observed.claims)) is not None:
+        return _refused(observed, refusal, observed.adopted)
+    former = [each for each in observed.adopted if ref_of(each) != group.target]
+    accepted = _accepted(observed, group)
+    if isinstance(accepted, Refusal):
+        return _refused(observed, accepted, former)
+    return Decision(
+        actions=tuple(_actions(observed, accepted, former)),
+        remarks=tuple(_remarks(observed, accepted)),
+        group_id=group.group_id,
+        coordination=group.coordination,
+        sidecar_image=accepted.sidecar.image,
+        selector=selector_text(accepted.target["spec"]["selector"]),
+        desired_replicas=_desired_replicas(group, accepted.target),
+    )
+
+
+def _spec_problem(observed: Observed, group: Group) -> Refusal | None:
+    """Return why a spec is not followed at all; nothing changes then."""
+    name = group.identity.name
+    if len(name) > NAME_LENGTH_MAX:
+        return Refusal(
+            Reason.INVALID_SPEC,
+            f"metadata.name must have at most {NAME_LENGTH_MAX} characters, because it becomes a label",
+        )
+    if errors := unsupported(group.spec, Backend.CLUSTER):
+        return Refusal(Reason.UNSUPPORTED_FIELD, _first_of(errors))
+    if errors := sidecar_errors(group.spec):
+        return Refusal(Reason.INVALID_SPEC, _first_of(errors))
+    status = observed.resource.get("status") or {}
+    for path, key, value in (
+        ("spec.groupId", "groupId", group.group_id),
+        ("spec.coordination", "coordination", group.coordination),
+    ):
+        if status.get(key) not in (None, "", value):
+            return Refusal(
+                Reason.IMMUTABLE_FIELD,
+                f"{path} must not change from {status[key]} to {value}; create another ConsumerGroup",
+            )
+    if observed.version < KUBERNETES_MIN:
+        return Refusal(
+            Reason.UNSUPPORTED_KUBERNETES,
+            f"Kubernetes {'.'.join(map(str, observed.version))} has no native sidecars; upgrade to "
+            f"{'.'.join(map(str, KUBERNETES_MIN))} or newer",
+        )
+    return None
+
+
+def _accepted(observed: Observed, group: Group) -> Accepted | Refusal:
+    """Check the objects that the group needs."""
+    target = observed.target
+    if target is None:
+        assert group.target is not None, "without a workload a spec is unsupported"
+        return Refusal(
+            Reason.TARGET_NOT_FOUND,
+            f"spec.scaleTargetRef: {group.target.kind} {group.target.name} does not exist; create it",
+        )
+    if (refusal := target_problem(group.spec, target) or name_problem(observed, group)) is not None:
+        return refusal
+    if (refusal := _secret_problem(observed, group)) is not None:
+        return refusal
+    app = container_of(group.spec, target)
+    assert app is not None, "a workload without the container is refused"
+    image = _image(observed, group, target)
+    sidecar = SidecarSpec(group, target["kind"], image, observed.settings, observed.version)
+    return Accepted(group, target, app, sidecar)
+
+
+def _secret_problem(observed: Observed, group: Group) -> Refusal | None:
+    """Return a refusal if a Secret is missing that the spec names now."""
+    named = {
+        text
+        for each in secret_files(group.spec.auth)
+        for text in (each.key.name, f"{each.key.name}/{each.key.key}")
+    }
+    missing = sorted(named & set(observed.missing_secrets))
+    if not missing:
+        return None
+    return Refusal(
+        Reason.SECRET_NOT_FOUND,
+        f"spec.auth: missing Secrets or keys: {', '.join(missing)}; create them in namespace {group.identity.namespace}",
+    )
+
+
+def _image(observed: Observed, group: Group, target: Object) -> str:
+    """
+    Return the sidecar's image: an upgrade of the operator alone changes none that is in use.
+
+    The workload is asked too, because the operator may have ended between adopting it and writing the status.
+    """
+    pinned: str = (observed.resource.get("status") or {}).get("sidecarImage", "")
+    return group.spec.sidecar.image or pinned or sidecar_image_of(target) or observed.settings.sidecar_image
+
+
+def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -> Iterator[Action]:
+    group, target = accepted.group, accepted.target
+    if not group.identity.has_finalizer:
+        yield AddFinalizer()
+    for workload in former:
+        yield from release(workload)
+    yield from config_map_actions(observed, group)
+    adopt = adoption(accepted.sidecar, target, accepted.app)
+    if not is_applied(target, adopt.fields):
+        yield adopt
+    yield from disruption_budget_actions(observed, group, target)
+    yield from _initial_offsets(observed, accepted)
+    yield from _scale(observed, accepted)
+    yield Configure(group.group_id, settings_text(group.spec), settings_hash(group.spec))
+
+
+def _scale(observed: Observed, accepted: Accepted) -> Iterator[Action]:
+    """Yield the change of the number of pods; another autoscaler's number stays."""
+    replicas = accepted.group.spec.replicas
+    if replicas is not None and not observed.autoscalers and replicas != replicas_of(accepted.target):
+        yield ScaleWorkload(ref_of(accepted.target), replicas)
+
+
+def _initial_offsets(observed: Observed, accepted: Accepted) -> Iterator[Action]:
+    if _needs_initial_offsets(observed, accepted) and accepted.group.coordination == ROTA_COORDINATION:
+        yield CommitInitialOffsets(accepted.group.group_id)
+
+
+def _needs_initial_offsets(observed: Observed, accepted: Accepted) -> bool:
+    """Return whether a group that no member will join has no offsets: its start would move with the topics' ends."""
+    group = accepted.group
+    return (
+        _desired_replicas(group, accepted.target) == 0
+        and observed.members == 0
+        and observed.is_new is True
+        and group.spec.offsets.initial_offset != "none"
+    )
+
+
+def _desired_replicas(group: Group, target: Object) -> int:
+    return replicas_of(target) if group.spec.replicas is None else group.spec.replicas
+
+
+def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
+    target, app = accepted.target, accepted.app
+    if problem := rack_problem(accepted.sidecar):
+        yield Remark(ConditionType.READY, Reason.NO_RACK, problem)
+    if has_own_pre_stop(app, target):
+        yield Remark(
+            ConditionType.READY,
+            Reason.PRE_STOP_KEPT,
+            f"container {app['name']} has a preStop of its own, so it does not wait for the drain; remove it, or "
+            "finish in-flight records in it",
+        )
+    if _is_start_unknown(observed, accepted):
+        yield Remark(
+            ConditionType.READY,
+            Reason.NO_INITIAL_OFFSETS,
+            "the group has no member, so its initial offsets are committed when the first one joins",
+        )
+    if observed.autoscalers:
+        yield Remark(
+            ConditionType.SCALING_ACTIVE,
+            Reason.FOREIGN_AUTOSCALER,
+            f"HorizontalPodAutoscaler {', '.join(sorted(observed.autoscalers))} scales {target['kind']} "
+            f"{target['metadata']['name']}, so spec.replicas is not applied; let it scale the ConsumerGroup instead",
+        )
+
+
+def _is_start_unknown(observed: Observed, accepted: Accepted) -> bool:
+    """Return whether a group without pods may have no offsets, and the operator commits none."""
+    if _desired_replicas(accepted.group, accepted.target) != 0 or observed.is_new is False:
+        return False
+    return accepted.group.coordination != ROTA_COORDINATION or observed.is_new is None
+
+
+def _refused(observed: Observed, refusal: Refusal, former: Sequence[Object] = ()) -> Decision:
+    """Return a decision that changes nothing but releases workloads; what is pinned stays so."""
+    identity, status = identity_of(observed.resource), observed.resource.get("status") or {}
+    releases = [action for workload in former for action in release(workload)]
+    is_needed = len(former) < len(observed.adopted) or wants_group_deleted(observed.resource)
+    finalizer = [RemoveFinalizer()] if identity.has_finalizer and not is_needed else []
+    return Decision(
+        actions=(*releases, *finalizer),
+        refusal=refusal,
+        group_id=status.get("groupId", ""),
+        coordination=status.get("coordination", ""),
+        sidecar_image=status.get("sidecarImage", ""),
+        selector=status.get("selector", ""),
+    )
+
+
+def _first_of(errors: Sequence[FieldError]) -> str:
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{errors[0].full_message}{more}"

@@ -1,0 +1,221 @@
+"""
+Builds the sidecar of a pod: the init container with its flags and mounts, and the volumes of the pod.
+
+All lists have one order, so equal inputs give equal objects, and an unchanged spec rolls no pod. Secrets are files that only
+the sidecar's container has; neither a flag nor a variable holds one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rota_operator.plan.settings import flags_of
+from rota_operator.reconcile.group import Group
+from rota_operator.reconcile.observed import OperatorSettings
+from rota_operator.reconcile.settings import AUTHORITY_FILE, SETTINGS_FILE
+from rota_operator.reconcile.target import SIDECAR
+from rota_operator.spec.auth import Auth, SecretKey
+
+Part = dict[str, Any]
+# Volumes, and where they are mounted.
+APP_VOLUME, APP_FOLDER = "rota-app", "/var/run/rota"
+STATE_VOLUME, STATE_FOLDER = "rota-state", "/var/lib/rota"
+SETTINGS_VOLUME, SETTINGS_FOLDER = "rota-settings", "/etc/rota/settings"
+TOKEN_VOLUME, TOKEN_FOLDER = "rota-token", "/var/run/secrets/rota"
+AUTH_VOLUME, AUTH_FOLDER = "rota-auth", "/etc/rota/auth"
+APP_SOCKET = f"{APP_FOLDER}/app.sock"
+DRAIN_SOCKET = f"{STATE_FOLDER}/drain.sock"
+HTTP_PORT, HTTP_PORT_NAME = 7081, "rota-http"
+TOKEN_AUDIENCE, TOKEN_S = "rota", 3600
+# As in the Dockerfile.
+USER = 65532
+# Labels that Kubernetes copies from a node to its pods, since that version.
+RACK_KEYS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+RACK_VERSION = (1, 35)
+STARTUP_PERIOD_S, STARTUP_FAILURES = 1, 120
+LIVENESS_PERIOD_S, READINESS_PERIOD_S, PROBE_TIMEOUT_S = 10, 5, 5
+
+
+class SecretFile(NamedTuple):
+    """A key of a Secret as a file of the sidecar."""
+
+    flag: str
+    file: str
+    key: SecretKey
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarSpec:
+    """Inputs of the sidecar of one workload."""
+
+    group: Group
+    # Kind of the workload.
+    kind: str
+    image: str
+    settings: OperatorSettings
+    # Kubernetes' (major, minor) version.
+    version: tuple[int, int]
+
+
+def container(wanted: SidecarSpec) -> Part:
+    """Return the init container that stays: a native sidecar."""
+    sidecar = wanted.group.spec.sidecar
+    return {
+        "name": SIDECAR,
+        "image": wanted.image,
+        "imagePullPolicy": sidecar.image_pull_policy,
+        "restartPolicy": "Always",
+        "args": arguments(wanted),
+        "env": _environment(wanted),
+        "ports": [{"name": HTTP_PORT_NAME, "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        "startupProbe": {
+            **_probe("/livez"),
+            "periodSeconds": STARTUP_PERIOD_S,
+            "failureThreshold": STARTUP_FAILURES,
+        },
+        "livenessProbe": {**_probe("/livez"), "periodSeconds": LIVENESS_PERIOD_S},
+        "readinessProbe": {**_probe("/readyz"), "periodSeconds": READINESS_PERIOD_S},
+        "lifecycle": {"preStop": {"exec": {"command": ["python", "-m", "rota_sidecar", "drain"]}}},
+        "resources": {
+            name: dict(sorted(amounts.items()))
+            for name, amounts in (("limits", sidecar.resources.limits), ("requests", sidecar.resources.requests))
+            if amounts
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsGroup": USER,
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": list(_mounts(wanted)),
+    }  # fmt: skip
+
+
+def volumes(wanted: SidecarSpec) -> Sequence[Part]:
+    """Return the pod's volumes, sorted by name."""
+    token = {"audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_S, "path": "token"}
+    found: list[Part] = [
+        {"name": APP_VOLUME, "emptyDir": {}},
+        {"name": SETTINGS_VOLUME, "configMap": {"name": wanted.group.identity.objects_name}},
+        {"name": STATE_VOLUME, "emptyDir": {}},
+        {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}},
+    ]
+    if secrets := secret_files(wanted.group.spec.auth):
+        sources = [
+            {"secret": {"name": each.key.name, "items": [{"key": each.key.key, "path": each.file}]}}
+            for each in secrets
+        ]
+        found.append({"name": AUTH_VOLUME, "projected": {"sources": sources}})
+    return sorted(found, key=lambda volume: str(volume["name"]))
+
+
+def app_mount() -> Part:
+    """Return the mount of the socket's volume, which application and sidecar share."""
+    return {"name": APP_VOLUME, "mountPath": APP_FOLDER}
+
+
+def arguments(wanted: SidecarSpec) -> Sequence[str]:
+    """Return the sidecar's flags."""
+    spec = wanted.group.spec
+    found = [
+        *map(_literal, flags_of(spec, wanted.group.group_id)),
+        f"--settings={SETTINGS_FOLDER}/{SETTINGS_FILE}",
+        "--listen=",
+        f"--listen-socket={APP_SOCKET}",
+        f"--http-listen=0.0.0.0:{HTTP_PORT}",
+        f"--state-folder={STATE_FOLDER}/member",
+        f"--fleet={_literal(wanted.settings.fleet_address)}",
+        f"--token-file={TOKEN_FOLDER}/token",
+        "--client-id=$(POD_NAME)",
+        "--log-format=json",
+    ]
+    if spec.membership.static:
+        found.append("--group-instance-id=$(POD_NAME)")
+    return [*found, *_trust_flags(wanted.settings), *_auth_flags(spec.auth)]
+
+
+def rack_problem(wanted: SidecarSpec) -> str:
+    """Return why the members have no rack; empty: they have one, or none is wanted."""
+    key = wanted.group.spec.membership.rack_topology_key
+    if not key or has_rack(wanted):
+        return ""
+    if key not in RACK_KEYS:
+        return (
+            f"spec.membership.rackTopologyKey: the label {key} of a node is not copied to its pods; "
+            f"use one of {', '.join(RACK_KEYS)}"
+        )
+    return (
+        f"spec.membership.rackTopologyKey: Kubernetes {'.'.join(map(str, wanted.version))} does not copy the label {key} "
+        f"to pods; upgrade to {'.'.join(map(str, RACK_VERSION))}"
+    )
+
+
+def has_rack(wanted: SidecarSpec) -> bool:
+    """Return whether the pod's topology label is available by the downward API."""
+    return wanted.version >= RACK_VERSION and wanted.group.spec.membership.rack_topology_key in RACK_KEYS
+
+
+def secret_files(auth: Auth) -> Sequence[SecretFile]:
+    """Return the files that `spec.auth` needs."""
+    tls, sasl = auth.tls, auth.sasl
+    found = [
+        ("tls-ca", "ca.crt", None if tls is None else tls.ca_cert_secret),
+        ("tls-cert", "tls.crt", None if tls is None else tls.cert_secret),
+        ("tls-key", "tls.key", None if tls is None else tls.key_secret),
+        ("sasl-username-file", "username", None if sasl is None else sasl.user_secret),
+        ("sasl-password-file", "password", None if sasl is None else sasl.password_secret),
+    ]
+    return [SecretFile(flag, file, key) for flag, file, key in found if key is not None]
+
+
+def _trust_flags(settings: OperatorSettings) -> Iterator[str]:
+    """Yield how Rota's own servers are reached: Fleet and coordinator."""
+    if settings.insecure:
+        yield "--insecure"
+    elif not settings.authority:
+        yield "--rota-tls"
+    if settings.authority:
+        yield f"--rota-tls-ca={SETTINGS_FOLDER}/{AUTHORITY_FILE}"
+
+
+def _auth_flags(auth: Auth) -> Iterator[str]:
+    if auth.tls is not None:
+        yield "--tls"
+    if auth.sasl is not None:
+        yield f"--sasl-mechanism={auth.sasl.mechanism}"
+    for each in secret_files(auth):
+        yield f"--{each.flag}={AUTH_FOLDER}/{each.file}"
+
+
+def _environment(wanted: SidecarSpec) -> Sequence[Part]:
+    found: list[Part] = [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
+        # Read by the sidecar, and by `rota_sidecar drain`.
+        {"name": "ROTA_DRAIN_SOCKET", "value": DRAIN_SOCKET},
+    ]
+    if has_rack(wanted):
+        key = wanted.group.spec.membership.rack_topology_key
+        field = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{key}']"}
+        found.append({"name": "ROTA_RACK", "valueFrom": {"fieldRef": field}})
+    return found
+
+
+def _mounts(wanted: SidecarSpec) -> Iterator[Part]:
+    yield app_mount()
+    if secret_files(wanted.group.spec.auth):
+        yield {"name": AUTH_VOLUME, "mountPath": AUTH_FOLDER, "readOnly": True}
+    yield {"name": SETTINGS_VOLUME, "mountPath": SETTINGS_FOLDER, "readOnly": True}
+    yield {"name": STATE_VOLUME, "mountPath": STATE_FOLDER}
+    yield {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}
+
+
+def _probe(path: str) -> Part:
+    return {"httpGet": {"path": path, "port": HTTP_PORT_NAME}, "timeoutSeconds": PROBE_TIMEOUT_S}
+
+
+def _literal(text: str) -> str:
+    """Escape a text for a container's arguments, in which the kubelet expands $(NAME) and $$."""
+    return text.replace("$", "$$")

@@ -1,0 +1,149 @@
+"""
+Conditions of a ConsumerGroup: their types, and the closed list of their reasons.
+
+Part of the API: scripts and dashboards compare these words. `make crds` writes docs/reference/conditions.md from here, and a
+test holds that the operator uses no other reason.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class ConditionType(StrEnum):
+    """Types, in the order in which they stand in the status."""
+
+    READY = "Ready"
+    REBALANCING = "Rebalancing"
+    LAGGING = "Lagging"
+    STUCK = "Stuck"
+    SCALING_ACTIVE = "ScalingActive"
+    OFFSET_RESET = "OffsetReset"
+
+
+class Phase(StrEnum):
+    """Values of `status.phase`."""
+
+    PENDING = "Pending"
+    REFUSED = "Refused"
+    IDLE = "Idle"
+    JOINING = "Joining"
+    REBALANCING = "Rebalancing"
+    STABLE = "Stable"
+    STUCK = "Stuck"
+    SUSPENDED = "Suspended"
+    UNKNOWN = "Unknown"
+    DELETING = "Deleting"
+
+
+class Reason(StrEnum):
+    """Reasons of all conditions, and of the remarks in their messages."""
+
+    # The spec is not followed.
+    INVALID_SPEC = "InvalidSpec"
+    UNSUPPORTED_FIELD = "UnsupportedField"
+    IMMUTABLE_FIELD = "ImmutableField"
+    UNSUPPORTED_KUBERNETES = "UnsupportedKubernetes"
+    TARGET_NOT_FOUND = "TargetNotFound"
+    INVALID_TARGET = "InvalidTarget"
+    TARGET_CLAIMED = "TargetClaimed"
+    GROUP_ID_CLAIMED = "GroupIdClaimed"
+    NAME_TAKEN = "NameTaken"
+    SECRET_NOT_FOUND = "SecretNotFound"
+    # A request of the operator failed.
+    FIELD_CONFLICT = "FieldConflict"
+    FORBIDDEN = "Forbidden"
+    REQUEST_REFUSED = "RequestRefused"
+    UNAVAILABLE = "Unavailable"
+    PODS_REFUSED = "PodsRefused"
+    CLUSTER_CHANGED = "ClusterChanged"
+    # The group.
+    DELETING = "Deleting"
+    SUSPENDED = "Suspended"
+    SCALED_TO_ZERO = "ScaledToZero"
+    NO_MEMBERS = "NoMembers"
+    NO_PARTITIONS = "NoPartitions"
+    PARTITIONS_UNOWNED = "PartitionsUnowned"
+    PARTITIONS_STUCK = "PartitionsStuck"
+    COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
+    SIDECAR_SILENT = "SidecarSilent"
+    PROGRESS_UNKNOWN = "ProgressUnknown"
+    PARTITIONS_PROGRESS = "PartitionsProgress"
+    REBALANCE_IN_PROGRESS = "RebalanceInProgress"
+    STABLE = "Stable"
+    LAG_ABOVE_THRESHOLD = "LagAboveThreshold"
+    LAG_BELOW_THRESHOLD = "LagBelowThreshold"
+    LAG_UNKNOWN = "LagUnknown"
+    # Replicas and resets.
+    FOREIGN_AUTOSCALER = "ForeignAutoscaler"
+    AUTOSCALING_DISABLED = "AutoscalingDisabled"
+    NOT_REQUESTED = "NotRequested"
+    # Remarks.
+    NO_RACK = "NoRack"
+    PRE_STOP_KEPT = "PreStopKept"
+    NO_INITIAL_OFFSETS = "NoInitialOffsets"
+    WAITING_FOR_MEMBERS = "WaitingForMembers"
+
+
+class DocumentedReason(NamedTuple):
+    """A reason of a condition, as the reference documents it."""
+
+    type: ConditionType
+    # Statuses of the condition with this reason; empty: a remark in the message, whatever the status.
+    statuses: str
+    reason: Reason
+    meaning: str
+
+
+_READY, _REBALANCING, _LAGGING = ConditionType.READY, ConditionType.REBALANCING, ConditionType.LAGGING
+_STUCK, _SCALING, _RESET = ConditionType.STUCK, ConditionType.SCALING_ACTIVE, ConditionType.OFFSET_RESET
+DOCUMENTED: Sequence[DocumentedReason] = tuple(
+    DocumentedReason(*row)
+    for row in (
+        (_READY, "True", Reason.PARTITIONS_PROGRESS, "Every partition has an owner that makes progress, or has nothing to do."),
+        (_READY, "False", Reason.INVALID_SPEC, "A field is invalid; the message has its path. Correct it."),
+        (_READY, "False", Reason.UNSUPPORTED_FIELD, "A field is not supported yet, or not in this combination; the message has its path."),
+        (_READY, "False", Reason.IMMUTABLE_FIELD, "`groupId` or `coordination` is another one than before. Create another ConsumerGroup."),
+        (_READY, "False", Reason.UNSUPPORTED_KUBERNETES, "The cluster is older than Kubernetes 1.29, which has no native sidecars."),
+        (_READY, "False", Reason.TARGET_NOT_FOUND, "The workload of `scaleTargetRef` does not exist. It is adopted when it is created."),
+        (_READY, "False", Reason.INVALID_TARGET, "The workload cannot be adopted: host network, an unknown container, or a container with the sidecar's name."),
+        (_READY, "False", Reason.TARGET_CLAIMED, "An older ConsumerGroup has the workload; the message names it."),
+        (_READY, "False", Reason.GROUP_ID_CLAIMED, "An older ConsumerGroup has the group id on the same cluster; the message names it."),
+        (_READY, "False", Reason.NAME_TAKEN, "An object with the name of one of this ConsumerGroup's objects belongs to another owner."),
+        (_READY, "False", Reason.SECRET_NOT_FOUND, "A Secret, or a key of it, that `auth` names does not exist."),
+        (_READY, "False", Reason.FIELD_CONFLICT, "Another client manages a field that Rota has to set; the message names both. Nothing is overridden."),
+        (_READY, "False", Reason.FORBIDDEN, "The operator lacks a right; the message names the verb and the resource."),
+        (_READY, "False", Reason.REQUEST_REFUSED, "The API server refuses a change: invalid, or against a policy. The message is the server's."),
+        (_READY, "False, Unknown", Reason.UNAVAILABLE, "A server does not answer the operator; it tries again."),
+        (_READY, "False", Reason.PODS_REFUSED, "The workload's pods cannot be created: a quota, or a Pod Security level. The message is the cluster's."),
+        (_READY, "False", Reason.CLUSTER_CHANGED, "`bootstrapServers` lead to another cluster than before, which has other offsets."),
+        (_READY, "False", Reason.DELETING, "The ConsumerGroup is being deleted."),
+        (_READY, "False", Reason.SUSPENDED, "`suspend` is true: the members keep their partitions, and read nothing."),
+        (_READY, "False", Reason.SCALED_TO_ZERO, "The workload has no replicas."),
+        (_READY, "False", Reason.NO_MEMBERS, "The workload has replicas, and the group has no members yet."),
+        (_READY, "False", Reason.NO_PARTITIONS, "The group has members, and its topics have no partitions: they do not exist."),
+        (_READY, "False", Reason.PARTITIONS_UNOWNED, "Partitions are assigned to no member."),
+        (_READY, "False", Reason.PARTITIONS_STUCK, "Partitions have uncommitted records, and no progress for `monitoring.alerts.stuckSeconds`."),
+        (_READY, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer, so its members are not known."),
+        (_READY, "Unknown", Reason.SIDECAR_SILENT, "The sidecar of an owner has not reported for 5 seconds."),
+        (_READY, "Unknown", Reason.PROGRESS_UNKNOWN, "The progress of a partition is not known: its owner is another client, or it was assigned just now."),
+        (_READY, "", Reason.NO_RACK, "Members have no rack, because the pod's topology label is not available."),
+        (_READY, "", Reason.PRE_STOP_KEPT, "The container has a `preStop` of its own, so it does not wait for the drain."),
+        (_READY, "", Reason.NO_INITIAL_OFFSETS, "The group has no members yet and the operator cannot commit its initial offsets."),
+        (_READY, "", Reason.WAITING_FOR_MEMBERS, "`deletionPolicy: DeleteGroup` waits until the last member has left."),
+        (_REBALANCING, "True", Reason.REBALANCE_IN_PROGRESS, "The group is rebalancing."),
+        (_REBALANCING, "False", Reason.STABLE, "All members have the same generation, or there are none."),
+        (_REBALANCING, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer."),
+        (_LAGGING, "True", Reason.LAG_ABOVE_THRESHOLD, "The oldest uncommitted record is older than `monitoring.alerts.lagSeconds`."),
+        (_LAGGING, "False", Reason.LAG_BELOW_THRESHOLD, "No uncommitted record is older than `monitoring.alerts.lagSeconds`."),
+        (_LAGGING, "Unknown", Reason.LAG_UNKNOWN, "The lag of at least one partition is not known, and no known one is above the threshold."),
+        (_STUCK, "True", Reason.PARTITIONS_STUCK, "Partitions have uncommitted records, and no progress for `monitoring.alerts.stuckSeconds`."),
+        (_STUCK, "False", Reason.PARTITIONS_PROGRESS, "Every partition has an owner that makes progress, or has nothing to do."),
+        (_STUCK, "False", Reason.SUSPENDED, "`suspend` is true: no progress is expected."),
+        (_STUCK, "False", Reason.SCALED_TO_ZERO, "The workload has no replicas: no progress is expected."),
+        (_STUCK, "Unknown", Reason.PROGRESS_UNKNOWN, "The progress of at least one partition is not known, and no known one is stuck."),
+        (_SCALING, "False", Reason.AUTOSCALING_DISABLED, "Rota does not scale the workload: `spec.replicas` or the workload's own number applies."),
+        (_SCALING, "False", Reason.FOREIGN_AUTOSCALER, "A HorizontalPodAutoscaler scales the workload itself; let it scale the ConsumerGroup."),
+        (_RESET, "False", Reason.NOT_REQUESTED, "`offsets.reset` is not set."),
+    )
+)  # fmt: skip

@@ -40,7 +40,7 @@ def resource(**spec: Json) -> Json:
     }
 
 
-def workload(ref: WorkloadRef = ORDERS, **pod: Json) -> Json:
+def workload(ref: WorkloadRef = ORDERS, /, **pod: Json) -> Json:
     """A workload of one container, as its owner applies it."""
     labels = {"app": ref.name}
     containers = [{"name": "app", "image": "shop:1", "env": [{"name": "COLOUR", "value": "green"}]}]

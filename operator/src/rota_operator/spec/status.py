@@ -53,9 +53,11 @@ class LastRebalance(SpecModel):
     """The most recent rebalance."""
 
     reason: str = Field(default="", description="The reason for the rebalance.")
-    duration_ms: int = Field(default=0, description="The duration of the rebalance, in milliseconds.")
-    moved_partitions: int = Field(
-        default=0, description="The number of partitions that were assigned to another member."
+    duration_ms: Int64 | None = Field(
+        default=None, description="The duration of the rebalance, in milliseconds."
+    )
+    moved_partitions: int | None = Field(
+        default=None, description="The number of partitions that were assigned to another member."
     )
 
 

@@ -1,0 +1,237 @@
+"""
+Derives the conditions of a ConsumerGroup. Reasons are those of `rota_operator.spec.conditions`, which documents each.
+
+Messages hold nothing that changes with time alone, so a group at rest gets no writes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from rota_operator.overview.description import UNKNOWN
+from rota_operator.overview.view import GroupView
+from rota_operator.spec.conditions import ConditionType, Reason
+from rota_operator.spec.model import Alerts, ConsumerGroupSpec
+from rota_operator.spec.status import Condition
+from rota_operator.status.inputs import StatusInputs
+from rota_operator.status.partitions import Judge, Judgement, listed
+
+Status = Literal["True", "False", "Unknown"]
+REBALANCING_STATES = ("PreparingRebalance", "CompletingRebalance")
+MESSAGE_LENGTH_MAX = 1024
+
+
+class Verdict(NamedTuple):
+    """Status of a condition, and why."""
+
+    status: Status
+    reason: Reason
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Inputs, and what several conditions need of them."""
+
+    inputs: StatusInputs
+    # None: the spec is invalid.
+    spec: ConsumerGroupSpec | None
+    judgement: Judgement
+
+    @property
+    def group(self) -> GroupView | None:
+        """The group's view; None while its coordinator does not describe it."""
+        group = self.inputs.group
+        return None if group is None or group.state == UNKNOWN else group
+
+    @property
+    def alerts(self) -> Alerts:
+        """Thresholds."""
+        return Alerts() if self.spec is None else self.spec.monitoring.alerts
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether members are to read nothing."""
+        return self.spec is not None and self.spec.suspend
+
+    @property
+    def is_scaled_to_zero(self) -> bool:
+        """Whether there are no pods, and there are to be none."""
+        pods = self.inputs.pods
+        return self.inputs.decision.desired_replicas == 0 and (pods is None or pods.replicas == 0)
+
+    @property
+    def member_count(self) -> int:
+        """Members of the group, by its coordinator."""
+        return 0 if self.group is None else sum(each.member_id is not None for each in self.group.members)
+
+
+def facts_of(inputs: StatusInputs, spec: ConsumerGroupSpec | None) -> Facts:
+    """Judge the partitions."""
+    alerts = Alerts() if spec is None else spec.monitoring.alerts
+    judge = Judge(inputs.progress, alerts.stuck_seconds, inputs.now_ms)
+    return Facts(inputs, spec, Judgement() if inputs.group is None else judge.judge(inputs.group))
+
+
+def conditions_of(facts: Facts, previous: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Return all conditions; the time of a transition moves only with the status."""
+    former = {each.type: each for each in previous}
+    generation: int = facts.inputs.resource["metadata"].get("generation", 0)
+    return tuple(
+        Condition(
+            type=kind,
+            status=verdict.status,
+            reason=verdict.reason,
+            message=_message(facts, kind, verdict.message),
+            last_transition_time=before.last_transition_time
+            if (before := former.get(kind)) is not None and before.status == verdict.status
+            else facts.inputs.now,
+            observed_generation=generation,
+        )
+        for kind, verdict in _verdicts(facts)
+    )
+
+
+def _verdicts(facts: Facts) -> Iterator[tuple[ConditionType, Verdict]]:
+    yield ConditionType.READY, ready(facts)
+    yield ConditionType.REBALANCING, rebalancing(facts)
+    yield ConditionType.LAGGING, lagging(facts)
+    yield ConditionType.STUCK, stuck(facts)
+    yield ConditionType.SCALING_ACTIVE, scaling_active(facts)
+    yield ConditionType.OFFSET_RESET, Verdict("False", Reason.NOT_REQUESTED)
+
+
+def _message(facts: Facts, kind: ConditionType, message: str) -> str:
+    """Add the remarks of the decision."""
+    remarks = [
+        f"{each.reason}: {each.message}"
+        for each in facts.inputs.decision.remarks
+        if each.condition == kind and each.reason not in (Reason.FOREIGN_AUTOSCALER,)
+    ]
+    text = ". ".join(each for each in (message, *remarks) if each)
+    return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[: MESSAGE_LENGTH_MAX - 1]}…"
+
+
+def ready(facts: Facts) -> Verdict:
+    """Decide Ready: True only while every partition has an owner that makes progress."""
+    return _refusal(facts) or _without_partitions(facts) or _progress(facts)
+
+
+def _refusal(facts: Facts) -> Verdict | None:
+    """Return why the spec is not followed."""
+    inputs = facts.inputs
+    if "deletionTimestamp" in inputs.resource["metadata"]:
+        return Verdict("False", Reason.DELETING)
+    if (refusal := inputs.decision.refusal) is not None:
+        return Verdict("False", Reason(refusal.reason), refusal.message)
+    if (failure := inputs.failure) is not None:
+        status: Status = "Unknown" if failure.reason is Reason.UNAVAILABLE else "False"
+        return Verdict(status, failure.reason, failure.message)
+    pinned = (inputs.resource.get("status") or {}).get("clusterId", "")
+    if pinned and inputs.cluster_id not in ("", pinned):
+        return Verdict(
+            "False",
+            Reason.CLUSTER_CHANGED,
+            f"spec.bootstrapServers lead to cluster {inputs.cluster_id}, and the group is on cluster {pinned}; "
+            "correct the addresses, or create another ConsumerGroup",
+        )
+    if facts.is_suspended:
+        return Verdict("False", Reason.SUSPENDED, "spec.suspend is true")
+    return None
+
+
+def _without_partitions(facts: Facts) -> Verdict | None:
+    """Return why the group has no owned partitions at all."""
+    pods = facts.inputs.pods
+    if pods is not None and pods.problem and pods.ready == 0:
+        return Verdict("False", Reason.PODS_REFUSED, pods.problem)
+    if facts.is_scaled_to_zero:
+        return Verdict("False", Reason.SCALED_TO_ZERO, "the workload has no replicas")
+    if facts.group is None:
+        return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
+    if not facts.member_count:
+        counts = "" if pods is None else f"; {pods.ready} of {pods.replicas} pods are ready"
+        return Verdict("False", Reason.NO_MEMBERS, f"the group has no members{counts}")
+    if not facts.group.partitions:
+        problems = listed(sorted({problem for each in facts.group.members for problem in each.problems}))
+        return Verdict("False", Reason.NO_PARTITIONS, problems or "the group's topics have no partitions")
+    return None
+
+
+def _progress(facts: Facts) -> Verdict:
+    judgement, pods = facts.judgement, facts.inputs.pods
+    refused = f". {Reason.PODS_REFUSED}: {pods.problem}" if pods is not None and pods.problem else ""
+    if judgement.unowned:
+        return Verdict(
+            "False", Reason.PARTITIONS_UNOWNED, f"without an owner: {listed(judgement.unowned)}{refused}"
+        )
+    if judgement.stuck:
+        return Verdict("False", Reason.PARTITIONS_STUCK, f"{listed(judgement.stuck)}{refused}")
+    if judgement.silent:
+        names = listed(sorted(judgement.silent))
+        return Verdict("Unknown", Reason.SIDECAR_SILENT, f"no reports from: {names}{refused}")
+    if judgement.unknown:
+        return Verdict("Unknown", Reason.PROGRESS_UNKNOWN, f"{listed(judgement.unknown)}{refused}")
+    return Verdict(
+        "True",
+        Reason.PARTITIONS_PROGRESS,
+        f"{_partition_count(facts)} partitions, each with an owner that makes progress{refused}",
+    )
+
+
+def _partition_count(facts: Facts) -> int:
+    group = facts.group
+    return 0 if group is None else len(group.partitions) + group.partitions_left_out
+
+
+def rebalancing(facts: Facts) -> Verdict:
+    """Decide Rebalancing, by the coordinator's state of the group."""
+    if facts.group is None:
+        return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
+    if facts.group.state in REBALANCING_STATES:
+        return Verdict("True", Reason.REBALANCE_IN_PROGRESS, f"the group is in state {facts.group.state}")
+    return Verdict("False", Reason.STABLE)
+
+
+def lagging(facts: Facts) -> Verdict:
+    """Decide Lagging, over owned and unowned partitions."""
+    group, threshold_s = facts.inputs.group, facts.alerts.lag_seconds
+    partitions = () if group is None else group.partitions
+    late = [
+        f"{each.topic}-{each.partition}"
+        for each in partitions
+        if each.lag_seconds is not None and each.lag_seconds > threshold_s
+    ]
+    if late:
+        return Verdict(
+            "True", Reason.LAG_ABOVE_THRESHOLD, f"more than {threshold_s} s behind: {listed(late)}"
+        )
+    if group is None or group.lag_seconds is None:
+        return Verdict("Unknown", Reason.LAG_UNKNOWN)
+    if group.lag_seconds > threshold_s:
+        return Verdict("True", Reason.LAG_ABOVE_THRESHOLD, f"more than {threshold_s} s behind")
+    return Verdict("False", Reason.LAG_BELOW_THRESHOLD)
+
+
+def stuck(facts: Facts) -> Verdict:
+    """Decide Stuck: uncommitted records without progress."""
+    judgement = facts.judgement
+    if facts.is_suspended:
+        return Verdict("False", Reason.SUSPENDED)
+    if judgement.stuck:
+        return Verdict("True", Reason.PARTITIONS_STUCK, listed(judgement.stuck))
+    if facts.is_scaled_to_zero:
+        return Verdict("False", Reason.SCALED_TO_ZERO)
+    if judgement.unowned:
+        return Verdict("Unknown", Reason.PARTITIONS_UNOWNED, f"without an owner: {listed(judgement.unowned)}")
+    if facts.group is None or judgement.silent or judgement.unknown or not judgement.progressing:
+        return Verdict("Unknown", Reason.PROGRESS_UNKNOWN)
+    return Verdict("False", Reason.PARTITIONS_PROGRESS)
+
+
+def scaling_active(facts: Facts) -> Verdict:
+    """Decide ScalingActive: Rota does not scale yet, and a foreign autoscaler is named."""
+    for remark in facts.inputs.decision.remarks:
+        if remark.reason == Reason.FOREIGN_AUTOSCALER:
+            return Verdict("False", Reason.FOREIGN_AUTOSCALER, remark.message)
+    return Verdict("False", Reason.AUTOSCALING_DISABLED)

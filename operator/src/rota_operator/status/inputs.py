@@ -1,0 +1,76 @@
+"""Inputs of a ConsumerGroup's status, in the forms in which the shell has them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.view import GroupView
+from rota_operator.reconcile.decision import Decision
+from rota_operator.reconcile.observed import Object
+from rota_operator.spec.conditions import Reason
+
+# Of a Deployment, while the API server refuses its pods: a quota, a Pod Security level, an admission webhook.
+REPLICA_FAILURE = "ReplicaFailure"
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Pods of a workload, by its status."""
+
+    replicas: int
+    ready: int
+    # Why pods cannot be created, as the cluster says it; empty: they can.
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request of the operator that failed, and that no later one has made good."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of one partition, as the sidecar of its owner reports it."""
+
+    # Wall clock, when its position or its committed offset last advanced; None: not since it was assigned.
+    last_progress_ms: int | None
+    # Why the partition stands still; empty: it does not.
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusInputs:
+    """Everything that the status of one ConsumerGroup depends on."""
+
+    resource: Object
+    decision: Decision
+    # The same time twice: RFC 3339 in UTC, and in ms.
+    now: str
+    now_ms: int
+    # None: the operator has no view of the group.
+    group: GroupView | None = None
+    # Of live reports alone.
+    progress: Mapping[Partition, Progress] = field(default_factory=dict)
+    # None: the workload does not exist.
+    pods: Pods | None = None
+    failure: Failure | None = None
+    # As members report it; empty: unknown.
+    cluster_id: str = ""
+
+
+def pods_of(workload: Object) -> Pods:
+    """Read the status of a workload."""
+    status: Mapping[str, Any] = workload.get("status") or {}
+    problem = next(
+        (
+            str(each.get("message", ""))
+            for each in status.get("conditions") or ()
+            if each.get("type") == REPLICA_FAILURE and each.get("status") == "True"
+        ),
+        "",
+    )
+    return Pods(status.get("replicas") or 0, status.get("readyReplicas") or 0, problem)

@@ -1,0 +1,103 @@
+"""
+Judges the partitions of a group: owned or not, progressing, stuck, or unknown.
+
+Every partition is in exactly one list. One without uncommitted records has nothing to do, and counts as progressing as long as
+the sidecar of its owner reports.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import UNKNOWN
+from rota_operator.overview.group import OTHER_CLIENT
+from rota_operator.overview.view import GroupView, MemberView, PartitionView
+from rota_operator.status.inputs import Progress
+
+# Named in a message; the rest is counted.
+NAMES_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Judgement:
+    """Partitions by what is known of them, each as TOPIC-NUMBER, and with a sentence where one is needed."""
+
+    unowned: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    # Owners whose sidecars do not report.
+    silent: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    progressing: int = 0
+    # Too many to be in the view.
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Inputs that all partitions of a group share."""
+
+    progress: Mapping[Partition, Progress]
+    stuck_seconds: int
+    now_ms: int
+
+    def judge(self, group: GroupView) -> Judgement:
+        """Judge all partitions of a group."""
+        found, members = Judgement(), {member.name: member for member in group.members}
+        shown: set[Partition] = set()
+        for view in group.partitions:
+            partition = Partition(view.topic, view.partition)
+            shown.add(partition)
+            self._add(found, partition, view, members)
+        found.left_out = group.partitions_left_out
+        if group.partitions_left_out:
+            self._add_left_out(found, shown)
+        # The list of partitions is cut off, the count is not.
+        missing = group.unowned - len(found.unowned)
+        found.unowned += ["…"] * max(0, missing)
+        return found
+
+    def _add(
+        self, found: Judgement, partition: Partition, view: PartitionView, members: Mapping[str, MemberView]
+    ) -> None:
+        if view.owner is None:
+            found.unowned.append(partition.text)
+            return
+        owner = members.get(view.owner)
+        if owner is None or owner.state == UNKNOWN:
+            if view.owner not in found.silent:
+                found.silent.append(view.owner)
+            return
+        if owner.state == OTHER_CLIENT:
+            found.unknown.append(f"{partition.text} ({view.owner} is no sidecar of Rota)")
+            return
+        self._add_owned(found, partition, view.lag_records)
+
+    def _add_owned(self, found: Judgement, partition: Partition, lag_records: int | None) -> None:
+        progress = self.progress.get(partition)
+        if progress is None:
+            found.unknown.append(f"{partition.text} (its owner reports nothing about it)")
+        elif lag_records == 0:
+            found.progressing += 1
+        elif progress.last_progress_ms is None:
+            # Assigned just now, or it never started: then the sidecar says why.
+            listed = found.stuck if progress.problem else found.unknown
+            listed.append(f"{partition.text}: {progress.problem or 'no record processed yet'}")
+        elif self.now_ms - progress.last_progress_ms < self.stuck_seconds * 1000:
+            found.progressing += 1
+        elif lag_records is None and not progress.problem:
+            found.unknown.append(f"{partition.text} (its lag is not known)")
+        else:
+            problem = progress.problem or f"no progress for more than {self.stuck_seconds} s"
+            found.stuck.append(f"{partition.text}: {problem}")
+
+    def _add_left_out(self, found: Judgement, shown: set[Partition]) -> None:
+        """Judge partitions without a view by their reports alone."""
+        for partition in sorted(self.progress.keys() - shown):
+            self._add_owned(found, partition, None)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    everything = list(names)
+    more = len(everything) - NAMES_SHOWN
+    return "; ".join(everything[:NAMES_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,159 @@
+"""The entry points of this core: `status_of`, and `due`, which bounds how often a status is written."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rota_operator.overview.view import EventKind, GroupView
+from rota_operator.reconcile.observed import Object
+from rota_operator.spec.conditions import Phase, Reason
+from rota_operator.spec.model import ConsumerGroupSpec
+from rota_operator.spec.status import Condition, ConsumerGroupStatus, Lag, LastRebalance, Placement
+from rota_operator.spec.validation import InvalidSpec, parse_model, parse_spec
+from rota_operator.status.conditions import Facts, conditions_of, facts_of
+from rota_operator.status.inputs import StatusInputs
+
+WRITE_INTERVAL_MS = 10_000
+PLACEMENTS_MAX = 100
+TEXT_LENGTH_MAX = 256
+
+
+def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
+    """Return the status of a ConsumerGroup."""
+    facts, former = facts_of(inputs, _spec_of(inputs.resource)), read_status(inputs.resource)
+    decision, pods, group = inputs.decision, inputs.pods, facts.group
+    conditions = conditions_of(facts, former.conditions)
+    return ConsumerGroupStatus(
+        observed_generation=inputs.resource["metadata"].get("generation", 0),
+        phase=_phase(facts, conditions),
+        group_id=decision.group_id,
+        coordination=decision.coordination,
+        cluster_id=former.cluster_id or inputs.cluster_id,
+        sidecar_image=decision.sidecar_image,
+        selector=decision.selector,
+        replicas=None if pods is None else pods.replicas,
+        ready_replicas=None if pods is None else pods.ready,
+        desired_replicas=decision.desired_replicas,
+        members=None if group is None else facts.member_count,
+        partitions=None if group is None else len(group.partitions) + group.partitions_left_out,
+        unowned_partitions=None if group is None else group.unowned,
+        generation=None if group is None else group.generation,
+        lag=Lag() if inputs.group is None else _lag(inputs.group),
+        rebalance=former.rebalance
+        if inputs.group is None
+        else _last_rebalance(inputs.group, former.rebalance),
+        placements=() if group is None else tuple(_placements(group)),
+        conditions=conditions,
+    )
+
+
+def due(
+    former: ConsumerGroupStatus, status: ConsumerGroupStatus, last_write_ms: int | None, now_ms: int
+) -> int | None:
+    """
+    Return when a status is to be written, in ms; None: never, because it is what it was.
+
+    At once if a condition, the observed generation or a pinned value changes, else WRITE_INTERVAL_MS after the last write.
+    `last_write_ms` is None if this process has not written yet.
+    """
+    if former == status:
+        return None
+    if last_write_ms is None or _urgent(former) != _urgent(status):
+        return now_ms
+    return max(now_ms, last_write_ms + WRITE_INTERVAL_MS)
+
+
+def _urgent(status: ConsumerGroupStatus) -> object:
+    conditions = {
+        each.type: (each.status, each.reason, each.observed_generation) for each in status.conditions
+    }
+    return (
+        conditions,
+        status.observed_generation,
+        status.group_id,
+        status.coordination,
+        status.cluster_id,
+        status.sidecar_image,
+        status.selector,
+        status.desired_replicas,
+    )
+
+
+def read_status(resource: Object) -> ConsumerGroupStatus:
+    """Read the status that a ConsumerGroup has; empty if it has none, or one that this version does not know."""
+    try:
+        return parse_model(ConsumerGroupStatus, resource.get("status") or {}, ("status",))
+    except InvalidSpec:
+        return ConsumerGroupStatus()
+
+
+def status_json(status: ConsumerGroupStatus) -> Mapping[str, Any]:
+    """Return a status as it is written: unknown and empty values are absent."""
+    written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {name: value for name, value in written.items() if value not in ("", {}, [])}
+
+
+def _spec_of(resource: Object) -> ConsumerGroupSpec | None:
+    try:
+        return parse_spec(resource.get("spec", {}))
+    except InvalidSpec:
+        return None
+
+
+def _phase(facts: Facts, conditions: tuple[Condition, ...]) -> Phase:
+    (ready, rebalancing, _, stuck, *_) = conditions
+    fixed = {
+        Reason.DELETING: Phase.DELETING,
+        Reason.TARGET_NOT_FOUND: Phase.PENDING,
+        Reason.SUSPENDED: Phase.SUSPENDED,
+        Reason.SCALED_TO_ZERO: Phase.IDLE,
+    }.get(Reason(ready.reason))
+    if fixed is not None:
+        return fixed
+    if facts.inputs.decision.refusal is not None or facts.inputs.failure is not None:
+        return Phase.REFUSED
+    if facts.group is None:
+        return Phase.UNKNOWN
+    if rebalancing.status == "True":
+        return Phase.REBALANCING
+    if stuck.status == "True":
+        return Phase.STUCK
+    return Phase.STABLE if facts.member_count else Phase.JOINING
+
+
+def _lag(group: GroupView) -> Lag:
+    """Return the lag over owned and unowned partitions; a sum or maximum with an unknown part is unknown."""
+    known = [each.lag_records for each in group.partitions if each.lag_records is not None]
+    is_whole = known and len(known) == len(group.partitions) and not group.partitions_left_out
+    return Lag(
+        total=group.lag_records,
+        max=max(known) if is_whole else None,
+        max_seconds=None if group.lag_seconds is None else int(group.lag_seconds),
+    )
+
+
+def _last_rebalance(group: GroupView, former: LastRebalance) -> LastRebalance:
+    for event in group.history:
+        if event.kind is EventKind.REBALANCE:
+            return LastRebalance(
+                reason=event.message[:TEXT_LENGTH_MAX],
+                duration_ms=event.pause_ms,
+                moved_partitions=event.moved,
+            )
+    # The operator has started since.
+    return former
+
+
+def _placements(group: GroupView) -> Iterator[Placement]:
+    lags = {f"{each.topic}-{each.partition}": each.lag_records for each in group.partitions}
+    joined = sorted(
+        (each for each in group.members if each.member_id is not None), key=lambda member: member.name
+    )
+    for member in joined[:PLACEMENTS_MAX]:
+        held = [lags.get(partition) for partition in member.partitions]
+        known = [lag for lag in held if lag is not None]
+        yield Placement(
+            pod_name=member.name,
+            member_id=member.member_id or "",
+            partitions=len(member.partitions),
+            lag=sum(known) if len(known) == len(held) else None,
+        )

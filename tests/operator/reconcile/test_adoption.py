@@ -17,8 +17,7 @@ from rota_operator.reconcile.settings import RESTART_PATHS, settings_hash
 from rota_operator.reconcile.sidecar import SidecarSpec
 from rota_operator.reconcile.target import container_of
 from rota_operator.spec.conditions import Reason
-from rota_sidecar.config.settings import SETTINGS as SIDECAR_SETTINGS
-from rota_sidecar.fleet.reconfigure import FIXED
+from rota_sidecar.config.flags import BY_SETTING
 from tests.operator.reconcile.api_server import Stored
 from tests.operator.reconcile.worlds import ORDERS, SETTINGS, World, kinds, resource, workload
 
@@ -377,7 +376,7 @@ def test_defaults_of_the_api_server_are_no_difference() -> None:
 
 
 def test_what_needs_a_restart_is_what_the_sidecar_refuses_to_change() -> None:
-    fixed = {path for path, (flag, _) in SIDECAR_SETTINGS.items() if flag in FIXED}
+    fixed = {path for path, flag in BY_SETTING.items() if flag.setting is not None and flag.setting.is_fixed}
     assert {".".join(path) for path in RESTART_PATHS} == fixed
 
 

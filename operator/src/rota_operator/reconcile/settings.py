@@ -2,7 +2,7 @@
 Settings that sidecars read when they start: which of them need a restart to change, and their ConfigMap.
 
 Settings are changed by an order where that suffices. The sidecar refuses an order whole that changes one of RESTART_PATHS
-(`rota_sidecar.fleet.reconfigure`, compared by a test): their hash stands on the pod template, so that changing one of them
+(a test compares them with the sidecar's flags): their hash stands on the pod template, so that changing one of them
 rolls the pods, and sidecars of pods with another hash get no orders.
 """
 
@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rota_operator.plan.settings import settings_of
+from rota_operator.plan.settings import settings_json
 from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.spec.model import ConsumerGroupSpec
 
@@ -32,7 +32,7 @@ HASH_LENGTH = 16
 
 def settings_text(spec: ConsumerGroupSpec) -> str:
     """Return the settings as sidecars read them."""
-    return settings_of(spec).decode()
+    return settings_json(spec).decode()
 
 
 def config_map_data(spec: ConsumerGroupSpec, settings: OperatorSettings) -> Mapping[str, str]:

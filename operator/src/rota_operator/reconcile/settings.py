@@ -14,17 +14,10 @@ from typing import Any
 from rota_operator.plan.settings import settings_json
 from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.spec.model import ConsumerGroupSpec
+from rota_operator.spec.schema import paths_needing_restart
 
-RESTART_PATHS: Sequence[tuple[str, ...]] = (
-    ("assignment", "maxMovedPartitionsPercent"),
-    ("delivery", "http", "url"),
-    ("delivery", "ordering"),
-    ("delivery", "timeout"),
-    ("membership", "heartbeatIntervalSeconds"),
-    ("membership", "rebalanceTimeoutSeconds"),
-    ("membership", "sessionTimeoutSeconds"),
-    ("membership", "static"),
-)
+# Declared in `rota_operator.spec`.
+RESTART_PATHS: Sequence[tuple[str, ...]] = tuple(sorted(paths_needing_restart(ConsumerGroupSpec)))
 SETTINGS_FILE = "settings.json"
 AUTHORITY_FILE = "ca.crt"
 HASH_LENGTH = 16

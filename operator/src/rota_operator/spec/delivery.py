@@ -5,13 +5,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rota_operator.spec.scalars import Duration, Int32, NonNegativeInt, OptionalTopic
-from rota_operator.spec.schema import SpecModel, ValidationRule
+from rota_operator.spec.schema import NEEDS_RESTART, SpecModel, ValidationRule
 
 
 class Http(SpecModel):
     """Target of mode http."""
 
     url: str = Field(
+        json_schema_extra=NEEDS_RESTART,
         default="",
         max_length=2048,
         description="The application's URL, to which each record is posted. Required in mode http, and only there.",
@@ -34,6 +35,7 @@ class Delivery(SpecModel):
         description="pull: the application requests records over gRPC. http: the sidecar posts them to http.url.",
     )
     ordering: Literal["partition", "key", "unordered"] = Field(
+        json_schema_extra=NEEDS_RESTART,
         default="partition",
         description="partition: records of a partition are processed one after another. key: records with the same key are "
         "processed one after another. unordered: records are processed in any order.",
@@ -46,6 +48,7 @@ class Delivery(SpecModel):
         "records.",
     )
     timeout: Duration = Field(
+        json_schema_extra=NEEDS_RESTART,
         default="PT30S",
         description="The timeout of an HTTP request (ISO 8601). The record is retried after it.",
     )

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from rota_operator.spec.names import OptionalLabelKey
 from rota_operator.spec.scalars import PositiveInt, ShortText
-from rota_operator.spec.schema import SpecModel, ValidationRule
+from rota_operator.spec.schema import NEEDS_RESTART, SpecModel, ValidationRule
 
 # Kafka's default limits: group.min.session.timeout.ms and group.max.session.timeout.ms.
 SESSION_MIN_S, SESSION_MAX_S = 6, 1800
@@ -16,16 +16,19 @@ class Membership(SpecModel):
     """Timeouts and identity of the group's members."""
 
     session_timeout_seconds: int = Field(
+        json_schema_extra=NEEDS_RESTART,
         default=45,
         ge=SESSION_MIN_S,
         le=SESSION_MAX_S,
         description="A member that sends no heartbeat for this long is removed from the group and its partitions are reassigned.",
     )
     heartbeat_interval_seconds: PositiveInt = Field(
+        json_schema_extra=NEEDS_RESTART,
         default=3,
         description="The interval between a sidecar's heartbeats. At most one third of sessionTimeoutSeconds.",
     )
     rebalance_timeout_seconds: PositiveInt = Field(
+        json_schema_extra=NEEDS_RESTART,
         default=300,
         description="The maximum time for members to rejoin once a rebalance has begun, including the time to finish records of "
         "revoked partitions. A member that exceeds it is removed from the group.",
@@ -36,6 +39,7 @@ class Membership(SpecModel):
         "sidecar leaves the group until the application continues.",
     )
     static: bool = Field(
+        json_schema_extra=NEEDS_RESTART,
         default=False,
         description="Use static membership: the replica's name is its group.instance.id, and it keeps its partitions when it "
         "restarts within the session timeout.",
@@ -63,6 +67,7 @@ class Assignment(SpecModel):
         "name of a rota.assignors entry point.",
     )
     max_moved_partitions_percent: int = Field(
+        json_schema_extra=NEEDS_RESTART,
         default=100,
         ge=1,
         le=100,

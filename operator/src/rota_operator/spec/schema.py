@@ -4,12 +4,16 @@ Base classes of the ConsumerGroup's models: frozen, strict, with rules between f
 Each rule is declared as a Python predicate and as a CEL expression for the API server; a test compares the two.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
+
+# Of a field that sidecars read when they start only: changing it restarts the pods.
+NEEDS_RESTART: JsonDict = {"x-rota-needs-restart": True}
 
 
 class ValidationRule(NamedTuple):
@@ -48,3 +52,13 @@ class SpecModel(BaseModel):
             if not rule.holds(self):
                 raise PydanticCustomError("rule", "{wrong}", {"wrong": rule.message})
         return self
+
+
+def paths_needing_restart(part: type[SpecModel]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the fields declared with NEEDS_RESTART, by their names in manifests."""
+    for name, field in part.model_fields.items():
+        alias, extra = field.alias or name, field.json_schema_extra
+        if isinstance(extra, dict) and NEEDS_RESTART.keys() <= extra.keys():
+            yield (alias,)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, SpecModel):
+            yield from ((alias, *path) for path in paths_needing_restart(field.annotation))

@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Evidence:
     """Inputs, and what several conditions need of them."""
 
     inputs: StatusInputs
@@ -51,12 +51,12 @@ class Facts:
 
     @property
     def is_suspended(self) -> bool:
-        """Whether members are to read nothing."""
+        """True if members are to read nothing."""
         return self.spec is not None and self.spec.suspend
 
     @property
     def is_scaled_to_zero(self) -> bool:
-        """Whether there are no pods, and there are to be none."""
+        """True if there are no pods, and there are to be none."""
         pods = self.inputs.pods
         return self.inputs.decision.desired_replicas == 0 and (pods is None or pods.replicas == 0)
 
@@ -66,60 +66,60 @@ class Facts:
         return 0 if self.group is None else sum(each.member_id is not None for each in self.group.members)
 
 
-def facts_of(inputs: StatusInputs, spec: ConsumerGroupSpec | None) -> Facts:
+def evidence_of(inputs: StatusInputs, spec: ConsumerGroupSpec | None) -> Evidence:
     """Judge the partitions."""
     alerts = Alerts() if spec is None else spec.monitoring.alerts
     judge = Judge(inputs.progress, alerts.stuck_seconds, inputs.now_ms)
-    return Facts(inputs, spec, Judgement() if inputs.group is None else judge.judge(inputs.group))
+    return Evidence(inputs, spec, Judgement() if inputs.group is None else judge.judge(inputs.group))
 
 
-def conditions_of(facts: Facts, previous: Sequence[Condition]) -> tuple[Condition, ...]:
+def conditions_of(evidence: Evidence, previous: Sequence[Condition]) -> tuple[Condition, ...]:
     """Return all conditions; the time of a transition moves only with the status."""
     former = {each.type: each for each in previous}
-    generation: int = facts.inputs.resource["metadata"].get("generation", 0)
+    generation: int = evidence.inputs.resource["metadata"].get("generation", 0)
     return tuple(
         Condition(
             type=kind,
             status=verdict.status,
             reason=verdict.reason,
-            message=_message(facts, kind, verdict.message),
+            message=_message(evidence, kind, verdict.message),
             last_transition_time=before.last_transition_time
             if (before := former.get(kind)) is not None and before.status == verdict.status
-            else facts.inputs.now,
+            else evidence.inputs.now,
             observed_generation=generation,
         )
-        for kind, verdict in _verdicts(facts)
+        for kind, verdict in _verdicts(evidence)
     )
 
 
-def _verdicts(facts: Facts) -> Iterator[tuple[ConditionType, Verdict]]:
-    yield ConditionType.READY, ready(facts)
-    yield ConditionType.REBALANCING, rebalancing(facts)
-    yield ConditionType.LAGGING, lagging(facts)
-    yield ConditionType.STUCK, stuck(facts)
-    yield ConditionType.SCALING_ACTIVE, scaling_active(facts)
+def _verdicts(evidence: Evidence) -> Iterator[tuple[ConditionType, Verdict]]:
+    yield ConditionType.READY, ready(evidence)
+    yield ConditionType.REBALANCING, rebalancing(evidence)
+    yield ConditionType.LAGGING, lagging(evidence)
+    yield ConditionType.STUCK, stuck(evidence)
+    yield ConditionType.SCALING_ACTIVE, scaling_active(evidence)
     yield ConditionType.OFFSET_RESET, Verdict("False", Reason.NOT_REQUESTED)
 
 
-def _message(facts: Facts, kind: ConditionType, message: str) -> str:
+def _message(evidence: Evidence, kind: ConditionType, message: str) -> str:
     """Add the remarks of the decision."""
     remarks = [
         f"{each.reason}: {each.message}"
-        for each in facts.inputs.decision.remarks
+        for each in evidence.inputs.decision.remarks
         if each.condition == kind and each.reason not in (Reason.FOREIGN_AUTOSCALER,)
     ]
     text = ". ".join(each for each in (message, *remarks) if each)
     return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[: MESSAGE_LENGTH_MAX - 1]}…"
 
 
-def ready(facts: Facts) -> Verdict:
+def ready(evidence: Evidence) -> Verdict:
     """Decide Ready: True only while every partition has an owner that makes progress."""
-    return _refusal(facts) or _without_partitions(facts) or _progress(facts)
+    return _refusal(evidence) or _without_partitions(evidence) or _progress(evidence)
 
 
-def _refusal(facts: Facts) -> Verdict | None:
+def _refusal(evidence: Evidence) -> Verdict | None:
     """Return why the spec is not followed."""
-    inputs = facts.inputs
+    inputs = evidence.inputs
     if "deletionTimestamp" in inputs.resource["metadata"]:
         return Verdict("False", Reason.DELETING)
     if (refusal := inputs.decision.refusal) is not None:
@@ -135,31 +135,31 @@ def _refusal(facts: Facts) -> Verdict | None:
             f"spec.bootstrapServers lead to cluster {inputs.cluster_id}, and the group is on cluster {pinned}; "
             "correct the addresses, or create another ConsumerGroup",
         )
-    if facts.is_suspended:
+    if evidence.is_suspended:
         return Verdict("False", Reason.SUSPENDED, "spec.suspend is true")
     return None
 
 
-def _without_partitions(facts: Facts) -> Verdict | None:
+def _without_partitions(evidence: Evidence) -> Verdict | None:
     """Return why the group has no owned partitions at all."""
-    pods = facts.inputs.pods
+    pods = evidence.inputs.pods
     if pods is not None and pods.problem and pods.ready == 0:
         return Verdict("False", Reason.PODS_REFUSED, pods.problem)
-    if facts.is_scaled_to_zero:
+    if evidence.is_scaled_to_zero:
         return Verdict("False", Reason.SCALED_TO_ZERO, "the workload has no replicas")
-    if facts.group is None:
+    if evidence.group is None:
         return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
-    if not facts.member_count:
+    if not evidence.member_count:
         counts = "" if pods is None else f"; {pods.ready} of {pods.replicas} pods are ready"
         return Verdict("False", Reason.NO_MEMBERS, f"the group has no members{counts}")
-    if not facts.group.partitions:
-        problems = listed(sorted({problem for each in facts.group.members for problem in each.problems}))
+    if not evidence.group.partitions:
+        problems = listed(sorted({problem for each in evidence.group.members for problem in each.problems}))
         return Verdict("False", Reason.NO_PARTITIONS, problems or "the group's topics have no partitions")
     return None
 
 
-def _progress(facts: Facts) -> Verdict:
-    judgement, pods = facts.judgement, facts.inputs.pods
+def _progress(evidence: Evidence) -> Verdict:
+    judgement, pods = evidence.judgement, evidence.inputs.pods
     refused = f". {Reason.PODS_REFUSED}: {pods.problem}" if pods is not None and pods.problem else ""
     if judgement.unowned:
         return Verdict(
@@ -175,27 +175,27 @@ def _progress(facts: Facts) -> Verdict:
     return Verdict(
         "True",
         Reason.PARTITIONS_PROGRESS,
-        f"{_partition_count(facts)} partitions, each with an owner that makes progress{refused}",
+        f"{_partition_count(evidence)} partitions, each with an owner that makes progress{refused}",
     )
 
 
-def _partition_count(facts: Facts) -> int:
-    group = facts.group
+def _partition_count(evidence: Evidence) -> int:
+    group = evidence.group
     return 0 if group is None else len(group.partitions) + group.partitions_left_out
 
 
-def rebalancing(facts: Facts) -> Verdict:
+def rebalancing(evidence: Evidence) -> Verdict:
     """Decide Rebalancing, by the coordinator's state of the group."""
-    if facts.group is None:
+    if evidence.group is None:
         return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
-    if facts.group.state in REBALANCING_STATES:
-        return Verdict("True", Reason.REBALANCE_IN_PROGRESS, f"the group is in state {facts.group.state}")
+    if evidence.group.state in REBALANCING_STATES:
+        return Verdict("True", Reason.REBALANCE_IN_PROGRESS, f"the group is in state {evidence.group.state}")
     return Verdict("False", Reason.STABLE)
 
 
-def lagging(facts: Facts) -> Verdict:
+def lagging(evidence: Evidence) -> Verdict:
     """Decide Lagging, over owned and unowned partitions."""
-    group, threshold_s = facts.inputs.group, facts.alerts.lag_seconds
+    group, threshold_s = evidence.inputs.group, evidence.alerts.lag_seconds
     partitions = () if group is None else group.partitions
     late = [
         f"{each.topic}-{each.partition}"
@@ -213,25 +213,25 @@ def lagging(facts: Facts) -> Verdict:
     return Verdict("False", Reason.LAG_BELOW_THRESHOLD)
 
 
-def stuck(facts: Facts) -> Verdict:
+def stuck(evidence: Evidence) -> Verdict:
     """Decide Stuck: uncommitted records without progress."""
-    judgement = facts.judgement
-    if facts.is_suspended:
+    judgement = evidence.judgement
+    if evidence.is_suspended:
         return Verdict("False", Reason.SUSPENDED)
     if judgement.stuck:
         return Verdict("True", Reason.PARTITIONS_STUCK, listed(judgement.stuck))
-    if facts.is_scaled_to_zero:
+    if evidence.is_scaled_to_zero:
         return Verdict("False", Reason.SCALED_TO_ZERO)
     if judgement.unowned:
         return Verdict("Unknown", Reason.PARTITIONS_UNOWNED, f"without an owner: {listed(judgement.unowned)}")
-    if facts.group is None or judgement.silent or judgement.unknown or not judgement.progressing:
+    if evidence.group is None or judgement.silent or judgement.unknown or not judgement.progressing:
         return Verdict("Unknown", Reason.PROGRESS_UNKNOWN)
     return Verdict("False", Reason.PARTITIONS_PROGRESS)
 
 
-def scaling_active(facts: Facts) -> Verdict:
+def scaling_active(evidence: Evidence) -> Verdict:
     """Decide ScalingActive: Rota does not scale yet, and a foreign autoscaler is named."""
-    for remark in facts.inputs.decision.remarks:
+    for remark in evidence.inputs.decision.remarks:
         if remark.reason == Reason.FOREIGN_AUTOSCALER:
             return Verdict("False", Reason.FOREIGN_AUTOSCALER, remark.message)
     return Verdict("False", Reason.AUTOSCALING_DISABLED)

@@ -9,7 +9,7 @@ from rota_operator.spec.conditions import Phase, Reason
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.status import Condition, ConsumerGroupStatus, Lag, LastRebalance, Placement
 from rota_operator.spec.validation import InvalidSpec, parse_model, parse_spec
-from rota_operator.status.conditions import Facts, conditions_of, facts_of
+from rota_operator.status.conditions import Evidence, conditions_of, evidence_of
 from rota_operator.status.inputs import StatusInputs
 
 WRITE_INTERVAL_MS = 10_000
@@ -19,12 +19,12 @@ TEXT_LENGTH_MAX = 256
 
 def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
     """Return the status of a ConsumerGroup."""
-    facts, former = facts_of(inputs, _spec_of(inputs.resource)), read_status(inputs.resource)
-    decision, pods, group = inputs.decision, inputs.pods, facts.group
-    conditions = conditions_of(facts, former.conditions)
+    evidence, former = evidence_of(inputs, _spec_of(inputs.resource)), read_status(inputs.resource)
+    decision, pods, group = inputs.decision, inputs.pods, evidence.group
+    conditions = conditions_of(evidence, former.conditions)
     return ConsumerGroupStatus(
         observed_generation=inputs.resource["metadata"].get("generation", 0),
-        phase=_phase(facts, conditions),
+        phase=_phase(evidence, conditions),
         group_id=decision.group_id,
         coordination=decision.coordination,
         cluster_id=former.cluster_id or inputs.cluster_id,
@@ -33,7 +33,7 @@ def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
         replicas=None if pods is None else pods.replicas,
         ready_replicas=None if pods is None else pods.ready,
         desired_replicas=decision.desired_replicas,
-        members=None if group is None else facts.member_count,
+        members=None if group is None else evidence.member_count,
         partitions=None if group is None else len(group.partitions) + group.partitions_left_out,
         unowned_partitions=None if group is None else group.unowned,
         generation=None if group is None else group.generation,
@@ -99,7 +99,7 @@ def _spec_of(resource: Object) -> ConsumerGroupSpec | None:
         return None
 
 
-def _phase(facts: Facts, conditions: tuple[Condition, ...]) -> Phase:
+def _phase(evidence: Evidence, conditions: tuple[Condition, ...]) -> Phase:
     (ready, rebalancing, _, stuck, *_) = conditions
     fixed = {
         Reason.DELETING: Phase.DELETING,
@@ -109,15 +109,15 @@ def _phase(facts: Facts, conditions: tuple[Condition, ...]) -> Phase:
     }.get(Reason(ready.reason))
     if fixed is not None:
         return fixed
-    if facts.inputs.decision.refusal is not None or facts.inputs.failure is not None:
+    if evidence.inputs.decision.refusal is not None or evidence.inputs.failure is not None:
         return Phase.REFUSED
-    if facts.group is None:
+    if evidence.group is None:
         return Phase.UNKNOWN
     if rebalancing.status == "True":
         return Phase.REBALANCING
     if stuck.status == "True":
         return Phase.STUCK
-    return Phase.STABLE if facts.member_count else Phase.JOINING
+    return Phase.STABLE if evidence.member_count else Phase.JOINING
 
 
 def _lag(group: GroupView) -> Lag:

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from typing_extensions import override
 
 from tests.sidecar.delivery.rounds.crew import PARTITIONS
-from tests.sidecar.delivery.rounds.engine import Engine, Place, committed_at
+from tests.sidecar.delivery.rounds.engine import Engine, Position, committed_at
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka
 
@@ -28,8 +28,8 @@ class KafkaEngine(Engine):
         self._kafka.create_topic(name, partitions=partitions)
 
     @override
-    def produce(self, topic: str, values: Mapping[int, Sequence[str]]) -> Mapping[Place, str]:
-        made: dict[Place, str] = {}
+    def produce(self, topic: str, values: Mapping[int, Sequence[str]]) -> Mapping[Position, str]:
+        made: dict[Position, str] = {}
 
         def acknowledge(error: KafkaError | None, message: Message) -> None:
             partition, offset, value = message.partition(), message.offset(), message.value()
@@ -37,7 +37,7 @@ class KafkaEngine(Engine):
             assert partition is not None
             assert offset is not None
             assert value is not None
-            made[Place(partition, offset)] = value.decode()
+            made[Position(partition, offset)] = value.decode()
 
         for partition, texts in values.items():
             for text in texts:

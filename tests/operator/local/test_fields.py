@@ -115,14 +115,14 @@ def test_a_group_has_its_name_its_topics_its_strategy_and_its_replicas(groups: G
 
 
 def test_who_is_suspended_is_a_member_and_reads_nothing(groups: Groups) -> None:
-    groups.until("its member", lambda: "was given asleep-0" in groups.log("asleep-0"))
+    groups.until("its member", lambda: "assigned asleep-0" in groups.log("asleep-0"))
     # The others have all been given theirs by then.
     groups.until("the others", lambda: len(groups.values("slow")) == 20)
     assert groups.values("asleep") == []
 
 
 def test_who_begins_late_gets_what_comes_and_only_what_counts(groups: Groups) -> None:
-    groups.until("its member", lambda: "was given late-0" in groups.log("late-0"))
+    groups.until("its member", lambda: "assigned late-0" in groups.log("late-0"))
     with rota.Producer(groups.address, transactional_id="fields") as producer:
         producer.init_transactions()
         producer.begin_transaction()

@@ -51,7 +51,7 @@ def heartbeats(groups: Groups, replica: str) -> int:
 
 
 def test_who_is_silent_for_a_session_is_out(groups: Groups) -> None:
-    groups.until("its member", lambda: "was given any-0" in groups.log("silent-0"))
+    groups.until("its member", lambda: "assigned any-0" in groups.log("silent-0"))
     pid = int(groups.pid_file("silent-0").read_text())
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -64,7 +64,7 @@ def test_who_is_silent_for_a_session_is_out(groups: Groups) -> None:
 
 def test_members_say_that_they_live_as_often_as_they_are_to(groups: Groups) -> None:
     for name in ("sparing", "calm"):
-        groups.until("its member", lambda name=name: "was given" in groups.log(f"{name}-0"))
+        groups.until("its member", lambda name=name: "assigned " in groups.log(f"{name}-0"))
     groups.until("heartbeats", lambda: heartbeats(groups, "sparing-0") >= 5)
     assert heartbeats(groups, "calm-0") < heartbeats(groups, "sparing-0")
 
@@ -72,8 +72,8 @@ def test_members_say_that_they_live_as_often_as_they_are_to(groups: Groups) -> N
 def test_no_more_moves_at_once_than_is_to(groups: Groups) -> None:
     groups.until("all of them", lambda: "many-7" in groups.log("sparing-0"))
     groups.scale("sparing", 2)
-    groups.until("its share", lambda: "was given" in groups.log("sparing-1"))
-    gave = [line for line in groups.log("sparing-0").splitlines() if "gave up" in line]
+    groups.until("its share", lambda: "assigned " in groups.log("sparing-1"))
+    gave = [line for line in groups.log("sparing-0").splitlines() if "revoked " in line]
     # Four would have gone in one go.
     assert gave
     assert all(line.count("many-") <= 2 for line in gave)
@@ -87,7 +87,7 @@ def test_who_holds_on_to_a_record_lets_go_in_the_end(groups: Groups) -> None:
             producer.send("held", b"hang", partition=partition)
     groups.until("the record", lambda: "hang" in groups.values("held"))
     groups.scale("held", 2)
-    groups.until("its share", lambda: "was given held-" in groups.log("held-1"))
+    groups.until("its share", lambda: "assigned held-" in groups.log("held-1"))
     stable = admin_pb2.GROUP_STATE_STABLE
     groups.until("their shares", lambda: groups.described("default.held").state == stable)
 

@@ -75,7 +75,7 @@ def each_is_said(topic: str, servers: str, caplog: pytest.LogCaptureFixture) -> 
         assert error.partitions == (expired,)
         poller.until(lambda: has(caplog, missing) and has(caplog, dead_letter_topic))
         assert poller.raised == [error], "it is raised once"
-    lost = f"group {topic} does not know where to read on"
+    lost = f"group {topic} has no position to read from"
     assert has(caplog, f"{topic}-{EXPIRED}: {lost}: offset 1 is out of range")
     assert has(caplog, f"{topic}-{FINE}: {lost}: nothing is committed; seek")
     assert has(caplog, f"dead-letter topic {dead_letter_topic} does not exist: create it")

@@ -111,7 +111,7 @@ def test_refused_verdicts_are_logged_once_for_each_partition(caplog: pytest.LogC
             pb.DeliverResponse.Refusal(
                 partition=pb.TopicPartition(topic="orders", partition=number),
                 offset=offset,
-                message=f"offset {offset} is done already",
+                message=f"offset {offset} is already done",
             )
             for number in (0, 1)
         ]

@@ -37,7 +37,7 @@ print("ended", flush=True)
 """
 # Group: what its handler does with a record, settings, and what its log says when it is stuck.
 STATES: dict[str, tuple[str, rota.consumer.options.Settings | dict[str, str], str]] = {
-    "no-dead-letter-topic": ("fail", {}, "has failed for good"),
+    "no-dead-letter-topic": ("fail", {}, "failed permanently"),
     "dead-letter-topic-missing": ("fail", {"dead_letter_topic": "nope"}, "dead letters cannot be written"),
     "topic-missing": ("return", {}, "topics that do not exist"),
     "nothing-committed": ("return", {"auto_offset_reset": "none"}, "nothing is committed"),

@@ -101,7 +101,9 @@ class FakeDeliveries(Deliveries):
         self, application: Application, *, commits_itself: bool, reads_itself: bool, takes_many: bool
     ) -> int:
         if self.application is not None:
-            raise AttachedAlready("an application is attached already, and a sidecar has one: end it first")
+            raise AttachedAlready(
+                "an application is already attached, and a sidecar serves one: stop it first"
+            )
         self.session += 1
         self.application = application
         self.attached.append((commits_itself, reads_itself, takes_many))

@@ -75,7 +75,7 @@ def test_a_second_application_is_refused_and_the_first_one_stays(tmp_path: Path)
         hello = pb.AttachRequest(hello=pb.AttachRequest.Hello())
         code, details = await ended(talk.stub.Attach(), hello)
         assert code is Code.ALREADY_EXISTS
-        assert "attached already" in details
+        assert "already attached" in details
         talk.deliveries.there.on_assignment_event(rebalance_event(3, do.Kind.ASSIGNED, P0))
         assert (await event_of(first)).kind == pb.ASSIGNED
         assert talk.deliveries.detached == []

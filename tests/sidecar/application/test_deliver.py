@@ -222,13 +222,13 @@ def test_what_the_application_was_wrong_about_is_said_and_the_stream_goes_on(tmp
         stream = await talk.deliver()
         await stream.write(credit(1))
         await talk.deliveries.until(lambda: talk.deliveries.credit)
-        talk.deliveries.there.refuse([do.Refuse(4, P1, 12, "offset 12 was never handed out")])
+        talk.deliveries.there.refuse([do.Refuse(4, P1, 12, "offset 12 was never delivered")])
         assert (await message_of(stream)).refusals == [
             pb.DeliverResponse.Refusal(
                 partition=at("orders", 1),
                 delivery_epoch=4,
                 offset=12,
-                message="offset 12 was never handed out",
+                message="offset 12 was never delivered",
             )
         ]
         talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])))])

@@ -73,7 +73,7 @@ def test_a_server_that_is_away_says_nothing_of_the_topic() -> None:
 def test_a_topic_that_is_not_for_this_client_is_said() -> None:
     async def story() -> None:
         (said,) = await warnings(Scripted(Refused("grant it to this client")))
-        assert said.endswith("cannot be looked at: grant it to this client")
+        assert said.endswith("cannot be described: grant it to this client")
 
     asyncio.run(story())
 

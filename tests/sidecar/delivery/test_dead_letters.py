@@ -35,7 +35,7 @@ def written(columns: Columns, *, count: int = 2) -> DeadLetter:
     return dead_letter_of(due, "shop", BatchSlicer())
 
 
-def test_a_letter_is_the_record_with_its_origin_behind_its_own_headers() -> None:
+def test_a_dead_letter_is_the_record_with_its_origin_behind_its_own_headers() -> None:
     own: Sequence[Headers] = [(), (("trace", b"t"), ("null", None))]
     dead_letter = written(Columns([b"a", b"b"], [b"1", b"2"], [BASE_MS, BASE_MS + 7], own))
     assert dead_letter == DeadLetter(
@@ -50,7 +50,7 @@ def test_nulls_stay_nulls() -> None:
 
 
 @pytest.mark.parametrize("name", ["rota-dlq-topic", "rota-dlq-reason"])
-def test_a_letter_that_dies_again_tells_of_its_last_place_only(name: str) -> None:
+def test_a_dead_letter_that_fails_again_names_its_last_origin_only(name: str) -> None:
     own: Sequence[Headers] = [(), ((name, b"before"), ("kept", b"k"))]
     dead_letter = written(Columns([b"a", b"b"], None, [BASE_MS, BASE_MS + 7], own))
     assert dead_letter.headers == [("kept", b"k"), *ORIGIN]

@@ -32,11 +32,11 @@ class Somebody(Application):
     """An application that remembers what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[do.AssignmentEvent] = []
+        self.events: list[do.AssignmentEvent] = []
 
     @override
     def on_assignment_event(self, event: do.AssignmentEvent) -> None:
-        self.told.append(event)
+        self.events.append(event)
 
     @override
     def report(self, error: do.PartitionError) -> None:
@@ -71,7 +71,7 @@ def attach(deliveries: DeliveryDriver, application: Application) -> int:
 def test_one_application_is_attached_at_a_time() -> None:
     async def story(deliveries: DeliveryDriver) -> None:
         session = attach(deliveries, Somebody())
-        with pytest.raises(AttachedAlready, match="an application is attached already"):
+        with pytest.raises(AttachedAlready, match="an application is already attached"):
             attach(deliveries, Somebody())
         deliveries.detach(session + 1, clean=True)
         assert deliveries.is_attached, "that was somebody else's"
@@ -122,7 +122,7 @@ class Attached:
         self._requests.put_nowait(pb.AttachRequest(hello=hello))
         stream = self.stub.Attach(out(self._requests))
         first = await anext(aiter(stream))
-        self._tasks.append(asyncio.ensure_future(self._hear(stream)))
+        self._tasks.append(asyncio.ensure_future(self._receive(stream)))
         session = pb.DeliverRequest.Hello(session=first.attached.session)
         self._judgements.put_nowait(pb.DeliverRequest(hello=session))
         self._judgements.put_nowait(pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=100)))
@@ -157,7 +157,7 @@ class Attached:
                 self._judgements.put_nowait(pb.DeliverRequest(judgements=judgements))
                 count -= last - part.first_offset + 1
 
-    async def _hear(self, stream: AsyncIterable[pb.AttachResponse]) -> None:
+    async def _receive(self, stream: AsyncIterable[pb.AttachResponse]) -> None:
         async for response in stream:
             event = response.event
             self.events.put_nowait(event)
@@ -182,7 +182,7 @@ def beside(
     """A story with an application beside a sidecar that subscribes to nothing by itself."""
     sidecar = Deliverer(folder, f"rota://{coordinator.address}", group, ("--commit-interval-ms=100",))
 
-    async def tell() -> None:
+    async def call() -> None:
         async with grpc.aio.insecure_channel(sidecar.address) as channel:
             app = Attached(ConsumerStub(channel))
             await app.begin()
@@ -193,7 +193,7 @@ def beside(
 
     with delivering(sidecar):
         assert "no subscription: set --topics" in sidecar.unready_because
-        asyncio.run(tell())
+        asyncio.run(call())
         assert sidecar.terminate() == 0
 
 

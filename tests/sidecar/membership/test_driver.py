@@ -142,16 +142,16 @@ class Story:
         engine = MembershipPorts(
             self.coordinator, self.topics, leader, lambda: 0.5, REFRESH_S, state_file, protocol
         )
-        self.told: list[MemberEvent] = []
+        self.events: list[MemberEvent] = []
         self._news = asyncio.Event()
         member = Member(MemberConfig("g"), Subscription(("a",)), (LOCAL,))
-        self.membership = Membership(member, engine, self._listen)
+        self.membership = Membership(member, engine, self._on_event)
         self._running = asyncio.create_task(self.membership.run(None))
 
-    def _listen(self, told: MemberEvent) -> None:
-        self.told.append(told)
-        if isinstance(told, do.Revoke):
-            self.membership.post(on.PartitionsReleased(told.revocation))
+    def _on_event(self, event: MemberEvent) -> None:
+        self.events.append(event)
+        if isinstance(event, do.Revoke):
+            self.membership.post(on.PartitionsReleased(event.revocation))
         self._news.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -160,7 +160,7 @@ class Story:
             await self._news.wait()
 
     async def until_assigned(self) -> None:
-        await self.until(lambda: any(isinstance(told, do.Assign) for told in self.told))
+        await self.until(lambda: any(isinstance(event, do.Assign) for event in self.events))
 
     async def end(self) -> do.Ended:
         self.membership.post(END)
@@ -169,12 +169,12 @@ class Story:
     async def outcome(self) -> do.Ended:
         return await self._running
 
-    def has_told(self, told: MemberEvent) -> bool:
-        return told in self.told
+    def has_event(self, event: MemberEvent) -> bool:
+        return event in self.events
 
     @property
     def problems(self) -> Sequence[str]:
-        return [told.message for told in self.told if isinstance(told, do.Problem)]
+        return [event.message for event in self.events if isinstance(event, do.Problem)]
 
 
 def run(body: Coroutine[None, None, None]) -> None:
@@ -191,7 +191,7 @@ def test_it_joins_leads_and_ends_and_leaves_nothing_running() -> None:
         await story.until_assigned()
         ended = await story.end()
         assert ended == do.Ended("enough", failed=False)
-        states = [told.state for told in story.told if isinstance(told, StateChanged)]
+        states = [event.state for event in story.events if isinstance(event, StateChanged)]
         assert states == ["Discover", "Joining", "Syncing", "Stable", "Revoking", "Stopped"]
         assert story.coordinator.asked[-1] == "LeaveGroupRequest"
         assert (story.coordinator.closed, story.topics.asked[-1]) == (1, ["closed"])
@@ -235,7 +235,7 @@ def test_what_nobody_expected_ends_it_with_all_that_helps_to_find_it(kind: type[
 def test_a_listener_that_breaks_ends_it_too() -> None:
     async def body() -> None:
         story = Story()
-        story.told = None  # type: ignore[assignment]
+        story.events = None  # type: ignore[assignment]
         with pytest.raises(AttributeError):
             await story.outcome()
 
@@ -270,7 +270,7 @@ def test_a_search_that_nobody_waits_for_any_more_is_given_up_before_the_next() -
         story = Story(coordinator)
         await begun.wait()
         story.membership.post(on.End(within_ms=0, reason="for now", final=False))
-        await story.until(lambda: StateChanged("Down") in story.told)
+        await story.until(lambda: StateChanged("Down") in story.events)
         coordinator.finding = None
         story.membership.post(on.Start())
         await story.until_assigned()
@@ -312,16 +312,16 @@ def test_what_the_connection_says_reaches_the_member() -> None:
     async def body() -> None:
         story = Story()
         await story.until_assigned()
-        for heard, join_again in (
+        for notice, join_again in (
             (pb.GoAway(group_id="g", address="other:7070"), False),
             (Disconnected("the line is dead"), False),
             (pb.RebalanceNotice(group_id="g", member_id="m", generation_id=1), True),
         ):
-            story.told.clear()
-            story.membership.on_coordinator_event(heard)
+            story.events.clear()
+            story.membership.on_coordinator_event(notice)
             changed = StateChanged("Joining" if join_again else "Rediscover")
-            await story.until(partial(story.has_told, changed))
-            await story.until(lambda: StateChanged("Stable") in story.told)
+            await story.until(partial(story.has_event, changed))
+            await story.until(lambda: StateChanged("Stable") in story.events)
         await story.end()
 
     run(body())
@@ -369,11 +369,11 @@ def test_a_round_without_a_leader_has_the_protocol_looked_at() -> None:
         for _ in range(4):
             await asked.acquire()
             notice = pb.RebalanceNotice(group_id="g", member_id="m", generation_id=1)
-            await story.until(lambda: StateChanged("Stable") in story.told)
-            story.told.remove(StateChanged("Stable"))
+            await story.until(lambda: StateChanged("Stable") in story.events)
+            story.events.remove(StateChanged("Stable"))
             if answers:
                 story.membership.on_coordinator_event(notice)
-        await story.until(lambda: ForeignProtocol("consumer") in story.told)
+        await story.until(lambda: ForeignProtocol("consumer") in story.events)
         assert "the type of the group cannot be read: not now" in story.problems
         await story.end()
 
@@ -405,11 +405,11 @@ def test_a_disk_that_does_not_take_it_is_a_problem_until_it_does_and_no_end(
         await story.until(lambda: any("cannot be written" in said for said in story.problems))
         await story.until_assigned()
         (tmp_path / f"{FILE}.new").rmdir()
-        await story.until(lambda: StateFileRecovered() in story.told)
+        await story.until(lambda: StateFileRecovered() in story.events)
         assert file.read()[0] is not None
         assert len(story.problems) == 1
         assert await story.end() == do.Ended("enough", failed=False)
-        assert story.told.count(StateFileRecovered()) == 1
+        assert story.events.count(StateFileRecovered()) == 1
 
     monkeypatch.setattr(membership, "STATE_RETRY_S", REFRESH_S)
     run(body())
@@ -418,15 +418,15 @@ def test_a_disk_that_does_not_take_it_is_a_problem_until_it_does_and_no_end(
 def test_who_was_remembered_comes_back_without_a_join() -> None:
     async def body() -> None:
         coordinator = FakeCoordinator()
-        told: list[MemberEvent] = []
+        events: list[MemberEvent] = []
         leader = Leader("g", coordinator, FakeTopics(), {}, lambda: 0)
         engine = MembershipPorts(coordinator, FakeTopics(), leader, lambda: 0.5, REFRESH_S)
         member = Member(MemberConfig("g"), Subscription(("a",)), (LOCAL,))
-        membership = Membership(member, engine, told.append)
+        membership = Membership(member, engine, events.append)
         running = asyncio.create_task(
             membership.run(SavedMembership("m", 4, LOCAL.name, join_metadata=WANTED))
         )
-        while StateChanged("Stable") not in told:
+        while StateChanged("Stable") not in events:
             await asyncio.sleep(0)
         assert (member.identity.member_id, member.identity.generation) == ("m", 4)
         assert coordinator.asked[:2] == ["find", "SyncGroupRequest"]

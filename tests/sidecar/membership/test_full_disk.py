@@ -65,24 +65,24 @@ class Story:
         self.app.wait_until(lambda: len(self.app.partitions) == PARTITIONS)
 
     def come_back(self) -> None:
-        """It is killed, and started again in the same place."""
+        """Kill the process, and start it again with the same folder."""
         self.sidecar.kill()
         self.sidecar.start()
         self.sidecar.wait_until(lambda: self.sidecar.has_said("joined"))
 
     @property
     def kept(self) -> Mapping[str, object]:
-        """What stands in its folder."""
+        """Return the files in its folder."""
         kept: Mapping[str, object] = json.loads((self.state / FILE).read_text())
         return kept
 
     @property
     def joined(self) -> str:
-        """Who it was last, and in which generation."""
+        """Return its last member id and generation."""
         return self._said("joined")[-1]
 
     def is_kept(self) -> bool:
-        """Whether that stands in its folder."""
+        """Return True if the state file in its folder has that membership."""
         file = self.state / FILE
         return (
             file.exists()
@@ -91,7 +91,7 @@ class Story:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, each time that it was said."""
+        """Return the reported problems, in order."""
         return self._said("warning")
 
     def _said(self, event: str) -> list[str]:

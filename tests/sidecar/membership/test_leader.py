@@ -1,4 +1,4 @@
-"""The leader's work: what the members said becomes everybody's assignment, and fails in one sentence or not at all."""
+"""The leader's part: subscriptions become the assignments of all members, or the leader fails with one message."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -48,7 +48,7 @@ class Engine:
 
 
 class Half:
-    """Gives the last member half of everything, and the rest to nobody yet."""
+    """Gives the last member half of all partitions, and withholds the rest."""
 
     name = "half"
     cooperative = True
@@ -70,7 +70,7 @@ class Broken:
 
 
 def member(member_id: str, *topics: str, **known: int) -> pb.Member:
-    """What one member says; `owns` partitions of the first topic, `incarnation` and `generation` as it knows them."""
+    """Return a member's subscription: it owns `owns` partitions of the first topic, with its known `incarnation` and `generation`."""
     owned = {topics[0]: range(known.get("owns", 0))} if topics else {}
     offer = JoinOffer(topics, owned, known.get("generation", -1), known.get("incarnation", -1))
     return pb.Member(member_id=member_id, metadata=metadata_for("half", offer))
@@ -105,14 +105,14 @@ def test_everybody_is_given_its_part_under_the_groups_incarnation() -> None:
     assert led.partitions == {"orders": 4, "unknown": 0}, "a topic that is made later is noticed"
 
 
-def test_who_has_to_give_something_up_is_told_to_come_again() -> None:
+def test_a_member_that_has_to_revoke_partitions_is_to_rejoin() -> None:
     work = order(member("a", "orders"), member("b", "orders", owns=4))
     led = asyncio.run(leader({"orders": Topic(4)}, Half()).lead(work))
-    told = {
+    rejoins = {
         each.member_id: decode_assignment_data(decode_assignment(each.assignment).user_data).rejoins
         for each in led.assignments
     }
-    assert told == {"a": False, "b": True}
+    assert rejoins == {"a": False, "b": True}
 
 
 def test_a_strategy_that_fails_is_named() -> None:
@@ -121,7 +121,7 @@ def test_a_strategy_that_fails_is_named() -> None:
 
 
 class Twice:
-    """Gives everything to everybody."""
+    """Gives all partitions to every member."""
 
     name = "twice"
     cooperative = False
@@ -131,7 +131,7 @@ class Twice:
         return dict.fromkeys(group.members, everything)
 
 
-def test_a_plan_of_ones_own_strategy_is_looked_at_before_anybody_is_told() -> None:
+def test_a_plan_of_a_custom_strategy_is_validated_before_it_is_sent() -> None:
     work = order(member("a", "orders"), member("b", "orders"), strategy="twice")
     with pytest.raises(Refused, match=r"twice returned an invalid plan: .* orders-0 to a and to b"):
         asyncio.run(leader({"orders": Topic(4)}, Twice()).lead(work))

@@ -96,7 +96,7 @@ def test_a_bad_line_is_answered_and_changes_nothing(tmp_path: Path, servers: str
     sidecar = Sidecar(tmp_path, servers, group)
     with running(sidecar):
         sidecar.wait_until_it_has(PARTITIONS)
-        for line, sentence in (
+        for line, message in (
             ("no json", "the line is no JSON"),
             (
                 json.dumps({"command": "assignors", "names": ["fair"]}),
@@ -105,7 +105,7 @@ def test_a_bad_line_is_answered_and_changes_nothing(tmp_path: Path, servers: str
             ("x" * (LINE_BYTES_MAX + 1), "the line is too long"),
         ):
             sidecar.say(line)
-            assert sentence in sidecar.wait("refused")["sentence"]
+            assert message in sidecar.wait("refused")["sentence"]
         assert sidecar.ask("commti")["sentence"] == "there is no command commti"
         sidecar.close_input()
         sidecar.signal(signal.SIGTERM)
@@ -165,7 +165,7 @@ def test_it_leaves_and_joins_again_with_other_topics_and_strategies(
 
 
 def kept_in(folder: Path) -> dict[str, Any]:
-    """Who it will take itself for after a crash."""
+    """Return the membership that it would resume after a crash."""
     file = folder / "state" / "member.json"
     return json.loads(file.read_text()) if file.exists() else {"generation": None}
 
@@ -257,7 +257,7 @@ def test_a_coordinator_that_dies_is_found_again_and_nothing_moves(tmp_path: Path
     coordinator.stop()
 
 
-def test_a_sidecar_that_was_frozen_beyond_its_session_loses_all_and_comes_back(
+def test_a_sidecar_that_was_frozen_for_longer_than_its_session_loses_all_and_comes_back(
     tmp_path: Path, servers: str, group: str
 ) -> None:
     frozen = Sidecar(tmp_path, servers, group, [*EVENTS, "--session-timeout-ms=1500"], name="frozen")
@@ -289,10 +289,10 @@ def test_a_server_that_is_not_there_is_said_once_and_dialled_patiently(tmp_path:
         ]
 
 
-def test_what_only_others_can_mend_ends_it_in_one_sentence(
+def test_an_error_that_only_an_operator_can_correct_ends_it_with_one_message(
     tmp_path: Path, coordinator: Coordinator, servers: str, group: str
 ) -> None:
-    for flags, sentence in (
+    for flags, message in (
         (["--session-timeout-ms=400", "--heartbeat-interval-ms=100"], "INVALID_SESSION_TIMEOUT"),
         (["--tls"], f"{coordinator.address} has no TLS"),
         ([f"--token-file={tmp_path}/none"], f"the credentials file {tmp_path}/none cannot be read"),
@@ -300,18 +300,18 @@ def test_what_only_others_can_mend_ends_it_in_one_sentence(
         sidecar = Sidecar(tmp_path, servers, group, [*EVENTS, *flags])
         with running(sidecar):
             assert sidecar.wait_for_exit() == 1
-        assert sentence in sidecar.wait("stopped")["reason"]
-        assert sentence in sidecar.log.splitlines()[-1]
+        assert message in sidecar.wait("stopped")["reason"]
+        assert message in sidecar.log.splitlines()[-1]
         assert "Traceback" not in sidecar.log
 
 
-def test_who_is_not_let_in_is_told_so_in_one_sentence(tmp_path: Path, group: str) -> None:
+def test_denied_access_is_reported_in_one_message(tmp_path: Path, group: str) -> None:
     tokens, token = tmp_path / "tokens", tmp_path / "token"
     for file in (tokens, token):
         file.touch(mode=0o600)
     tokens.write_text("stranger plain:canary-of-a-stranger others.*\n")
     with serving(tmp_path, [*QUICK, f"--tokens-file={tokens}"]) as guarded:
-        for shown, sentence in (
+        for shown, message in (
             ("canary-of-nobody", f"{guarded.address} cannot authenticate this client"),
             ("canary-of-a-stranger", "GROUP_AUTHORIZATION_FAILED: grant this client access to the group"),
         ):
@@ -322,7 +322,7 @@ def test_who_is_not_let_in_is_told_so_in_one_sentence(tmp_path: Path, group: str
                 assert sidecar.wait_for_exit() == 1
             stopped = sidecar.wait("stopped")
             assert stopped["failed"]
-            assert sentence in stopped["reason"]
+            assert message in stopped["reason"]
             assert "canary" not in sidecar.log
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a member: come back whole, be nobody else's, and never stand in the way of a start."""
+"""State files are read back unchanged, belong to one member, and never prevent a start."""
 
 import json
 import os
@@ -92,15 +92,15 @@ def test_two_sidecars_cannot_share_a_folder(tmp_path: Path, file: StateFile) -> 
         (b" " * (BYTES_MAX + 1), "it is larger than"),
     ],
 )
-def test_what_is_of_no_use_is_put_aside_with_a_sentence(
+def test_an_invalid_file_is_moved_aside_with_a_message(
     tmp_path: Path, file: StateFile, content: bytes, reason: str
 ) -> None:
     folder = tmp_path / "state"
     (folder / FILE).write_bytes(content)
-    saved, sentence = file.read()
+    saved, problem = file.read()
     assert saved is None
-    assert reason in sentence
-    assert sentence.endswith(f"; the old content is in {FILE}.aside")
+    assert reason in problem
+    assert problem.endswith(f"; the old content is in {FILE}.aside")
     assert (folder / f"{FILE}.aside").read_bytes() == content
     assert file.read() == (None, "")
 
@@ -110,9 +110,9 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_member_from_joining(
 ) -> None:
     folder = tmp_path / "state"
     (folder / FILE).mkdir()
-    saved, sentence = file.read()
+    saved, problem = file.read()
     assert saved is None
-    assert "is not a valid state file of this member (Is a directory)" in sentence
+    assert "is not a valid state file of this member (Is a directory)" in problem
     (folder / f"{FILE}.new").mkdir()
     with pytest.raises(StateFileError, match=rf"^{folder}/{FILE} cannot be written .Is a directory"):
         file.write(LEADER)

@@ -41,7 +41,7 @@ class Choosy(First):
 
 
 def install(path: Path, module: str, *entries: str) -> None:
-    """What pip leaves behind."""
+    """Create the files that pip installs."""
     info = path / f"{module}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
@@ -73,7 +73,7 @@ def test_there_is_none_of_that_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
+    ("name", "value", "message"),
     [
         ("first", "Missing", r"cannot be created: AttributeError: .*; correct it or uninstall"),
         ("first", "Choosy", r"cannot be created: TypeError: .*'settings'"),
@@ -85,11 +85,11 @@ def test_there_is_none_of_that_name() -> None:
     ],
 )
 def test_one_that_cannot_be_used_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
     install(tmp_path, "assignor_of_two", f"{name} = assignor_of_two:{value}")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(StrategyError, match=rf"the strategy {name} \(assignor_of_two:{value}\).*{sentence}"):
+    with pytest.raises(StrategyError, match=rf"the strategy {name} \(assignor_of_two:{value}\).*{message}"):
         known(100)
 
 
@@ -103,7 +103,7 @@ def test_a_module_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest
 def test_two_of_one_name_are_one_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "x", "assignor_of_four", "first = assignor_of_four:First")
     install(tmp_path / "y", "assignor_of_five", "first = assignor_of_five:First")
-    for place in ("x", "y"):
-        monkeypatch.syspath_prepend(str(tmp_path / place))
+    for folder in ("x", "y"):
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
     with pytest.raises(StrategyError, match=r"two distributions offer a strategy first .*: uninstall one"):
         known(100)

@@ -1,4 +1,4 @@
-"""What is counted and shown: lag, its age, the time in the application's timer; unknown is absent, never zero."""
+"""Counters and metrics: lag, its age, the time in the application; unknown values are absent, and never zero."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -210,7 +210,7 @@ def test_the_application_is_busy_while_it_has_anything() -> None:
 def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
     counters = Counters(lambda: 0.0)
     counters.on_actions(
-        [do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is done already")], 0, 0
+        [do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is already done")], 0, 0
     )
     assert page(NOTHING, counters)['rota_records_total{group="g",topic="orders",verdict="refused"}'] == 1
     assert counters.records_done == 3

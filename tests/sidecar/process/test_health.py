@@ -62,7 +62,7 @@ def test_a_hung_application_loses_its_partitions_and_gets_them_when_it_goes_on(
         app.signal(signal.SIGSTOP)
         produce(coordinator.address, topic, 0, batch(["stuck"]))
         sidecar.wait_until(lambda: "has given no verdict on a record" in sidecar.unready_because)
-        sidecar.wait_until(lambda: sidecar.has_said("stood"))
+        sidecar.wait_until(lambda: sidecar.has_said("left"))
         assert sidecar.metrics()[f'rota_assigned_partitions{{group="{topic}"}}'] == 0
         app.signal(signal.SIGCONT)
         sidecar.wait_until(lambda: sidecar.is_ready)
@@ -75,7 +75,7 @@ def test_a_record_that_failed_permanently_without_a_dead_letter_topic_is_reporte
     sidecar = sidecar_on(tmp_path, coordinator, topic, "--retries=1", "--backoff-ms=10")
     app = App(tmp_path, sidecar.address, ['--rules={"7": "retry"}'])
     with delivering(sidecar), attached(app):
-        sidecar.wait_until(lambda: f"{topic}-0: offset 7 has failed for good" in sidecar.unready_because)
+        sidecar.wait_until(lambda: f"{topic}-0: offset 7 failed permanently" in sidecar.unready_because)
         sidecar.wait_until(lambda: committed(coordinator.address, topic).get((topic, 0)) == 7)
 
 

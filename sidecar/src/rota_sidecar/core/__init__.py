@@ -1,1 +1,1 @@
-"""The sidecar's decisions, without IO, clocks and chance: member, delivery, ledger, assignors, consumer protocol."""
+"""Decisions of the sidecar, without IO, clocks or random numbers: member, delivery, ledger, assignors, consumer protocol."""

@@ -13,7 +13,11 @@ from rota_sidecar.core.delivery import events as on
 
 
 class AttachedApplication:
-    """Invariant: calls of the core reach the application whose Attached event was handled last, and no other."""
+    """
+    The present application, and the one that the core knows.
+
+    Invariant: calls of the core reach the application whose Attached event was handled last, and no other.
+    """
 
     def __init__(self) -> None:
         self._sessions = 0
@@ -25,7 +29,7 @@ class AttachedApplication:
         """Attach the application and return its session. Raises AttachedAlready."""
         if self._there is not None:
             raise AttachedAlready(
-                "an application is attached already, and a sidecar has one: end it first, or start another sidecar"
+                "an application is already attached, and a sidecar serves one: stop it first, or start another sidecar"
             )
         self._sessions += 1
         self._there = self._sessions, application
@@ -41,7 +45,7 @@ class AttachedApplication:
 
     @property
     def is_there(self) -> bool:
-        """Return true if an application is attached."""
+        """Return True if an application is attached."""
         return self._there is not None
 
     def on_event(self, event: on.Event) -> None:

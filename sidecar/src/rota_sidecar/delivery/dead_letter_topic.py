@@ -1,7 +1,7 @@
 """
-Check that the dead-letter topic exists, from the start of the sidecar on: the first dead letter would be too late.
+Checks that the dead-letter topic exists, when the sidecar starts: at the first dead letter it would be too late.
 
-Run by `serving`. Looks until the topic is there; what happens to it afterwards is said when a dead letter cannot be written.
+Run by `process.sidecar`. Polls until the topic exists; later problems are reported when a dead letter cannot be written.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ TIMEOUT_S = 5.0
 
 class DeadLetterTopic:
     """
-    The check of one sidecar; to be made and used on a running loop.
+    Check of one sidecar; create and use it on a running loop.
 
-    Invariant: a problem is passed to `warn` once as long as it lasts.
+    Invariant: a problem is passed to `warn` once for as long as it lasts.
     """
 
     def __init__(self, topics: Topics, wanted: Callable[[], str], warn: Callable[[str], None]) -> None:
         self._topics = topics
-        # The topic's name by the settings of now; empty = none.
+        # Returns the topic's name by the present settings; empty: none.
         self._wanted = wanted
         self._warn = warn
         self._found = ""
-        # What is wrong with it now; empty = nothing is known to be wrong.
+        # Present problem; empty: none is known.
         self.problem = ""
 
     async def run(self) -> None:
@@ -43,20 +43,20 @@ class DeadLetterTopic:
         try:
             if topic and topic not in await self._topics.describe([topic], TIMEOUT_S):
                 problem = (
-                    f"dead-letter topic {topic} does not exist: create it, or name another one; a record that fails for "
-                    "good stops its partition until its dead letter is written"
+                    f"dead-letter topic {topic} does not exist: create it, or configure another one; a record that fails "
+                    "permanently stops its partition until its dead letter is written"
                 )
         except Refused as refused:
-            problem = f"dead-letter topic {topic} cannot be looked at: {refused}"
+            problem = f"dead-letter topic {topic} cannot be described: {refused}"
         except Unreachable:
-            # Said by whoever needs the server now.
+            # Other calls of the same backend report the outage.
             return
         if problem:
-            self._complain(problem)
+            self._report(problem)
         else:
             self._found, self.problem = topic, ""
 
-    def _complain(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
             self._warn(problem)

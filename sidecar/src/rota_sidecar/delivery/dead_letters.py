@@ -1,7 +1,7 @@
 """
-Dead letters: records as they are, with headers that name their origin and the reason.
+Dead letters: unchanged records with headers that name their origin and the reason.
 
-The delivery driver's effects make them and pass them to the backend's `DeadLetterWriter`.
+`EffectRunner` calls `dead_letter_of` for each record and passes the result to the backend's `DeadLetterWriter`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ PREFIX = "rota-dlq-"
 def dead_letter_of(due: WriteDeadLetter, group_id: str, slicer: BatchSlicer) -> DeadLetter:
     """Return the dead letter of a record. Raises MalformedPayload."""
     content = content_of(due.batch_slice.batch)
-    # What stands for a batch that cannot be read is one record, at the first of its offsets that is not done.
+    # An unreadable batch is represented by one record, at the first of its offsets that is not done.
     index = min(due.batch_slice.first - content.base_offset, content.count - 1)
     record = part_of(slicer.columns_of(due.batch_slice.batch), index, index + 1)
     values, keys, times, headers = record
@@ -51,7 +51,7 @@ def _origin(due: WriteDeadLetter, group_id: str, timestamp_ms: int) -> Headers:
 
 
 class LazyDeadLetterWriter(DeadLetterWriter):
-    """Loads and connects the backend's writer at the first dead letter."""
+    """Writer that connects the backend's writer at the first dead letter. Invariant: `connect` is called once at most."""
 
     def __init__(self, connect: Callable[[], DeadLetterWriter]) -> None:
         self._connect = connect

@@ -35,16 +35,20 @@ from rota_sidecar.engines.port import CoordinatorEvent, Unreachable
 from rota_sidecar.engines.records import FetchRequest, Records
 from rota_sidecar.membership.driver import MemberEvent, Membership, StateChanged, wait_until_set
 
-# Far more than happens between two turns of the loop.
+# Limit of queued events, far above the number that one turn of the loop causes.
 EVENTS_MAX = 10_000
-# Answers that are waited for at a time.
+# Limit of requests under way.
 REQUESTS_MAX = 1_000
 OFFSETS_RETRY_S = 0.2
 OFFSETS_LATER = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE, pb.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 class DeliveryDriver(Deliveries):
-    """Must be created and used on a running loop; `connect` and `attach_member` precede `run`."""
+    """
+    Driver of one delivery core; create and use it on a running loop. `connect` and `attach_member` precede `run`.
+
+    Invariant: events are handled one at a time, in the order in which they were enqueued.
+    """
 
     def __init__(self, config: DeliveryConfig, observers: Sequence[Observer], leave_timeout_ms: int) -> None:
         self._delivery = Delivery(config)
@@ -53,7 +57,7 @@ class DeliveryDriver(Deliveries):
         self._leave_timeout_ms = leave_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._started_s = self._loop.time()
-        # Looked at in order; not before `run`.
+        # Handled in FIFO order, from `run` on.
         self._events: deque[on.Event] = deque()
         self._is_running = self._is_handling = False
         self._scheduled: asyncio.Handle | None = None
@@ -66,7 +70,7 @@ class DeliveryDriver(Deliveries):
         self._application = AttachedApplication()
         self._offsets = GroupOffsets(self.post)
         self._manual_assignment = ManualAssignment(self.post, self.now_ms)
-        # Others wait while it changes who decides what is assigned.
+        # Held during a change between subscription and manual assignment.
         self._changing = asyncio.Lock()
         self._member_moved = asyncio.Event()
         self._membership: Membership | None = None
@@ -75,12 +79,12 @@ class DeliveryDriver(Deliveries):
         self._participation = Participation(self._spawn, lambda: self.post(on.LeftGroup()), leave_timeout_ms)
 
     def connect(self, ports: EffectPorts) -> None:
-        """Connect the driver to the outside. The reader of records posts its events with `post_now`."""
+        """Set the ports of the effects. The reader of records posts its events with `post_now`."""
         self._ports = ports
         self._runner = EffectRunner(ports, self.post, self.fail)
 
     def attach_member(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
-        """Use this member from now on; true: it is to be started."""
+        """Use this member from now on; return True if the caller has to start it."""
         self._membership = membership
         self._offsets.attach_member(membership)
         return self._participation.attach_member(membership, is_wanted=is_wanted, is_held=is_held)
@@ -117,7 +121,9 @@ class DeliveryDriver(Deliveries):
         if len(self._events) < EVENTS_MAX:
             self._events.append(event)
         else:
-            self.fail(RuntimeError(f"{EVENTS_MAX} events wait for deliveries: the loop stands still"))
+            self.fail(
+                RuntimeError(f"{EVENTS_MAX} events wait for the delivery core: the event loop is blocked")
+            )
 
     def fail(self, error: BaseException) -> None:
         """End `run` with an unexpected exception."""
@@ -136,7 +142,7 @@ class DeliveryDriver(Deliveries):
 
     @property
     def is_attached(self) -> bool:
-        """Return true if an application is attached."""
+        """Return True if an application is attached."""
         return self._application.is_there
 
     @property
@@ -189,7 +195,7 @@ class DeliveryDriver(Deliveries):
             case member_do.Lost():
                 self.post(on.Lost(event.partitions, event.reason))
             case _:
-                # Of how it fares; the observer has been told.
+                # Events for the observers only.
                 pass
 
     def on_coordinator_event(self, event: CoordinatorEvent) -> None:
@@ -204,7 +210,7 @@ class DeliveryDriver(Deliveries):
         try:
             while self._events and self._is_running:
                 self._step(self._events.popleft())
-        except Exception as error:  # noqa: BLE001  whoever told of the event has no part in it
+        except Exception as error:  # noqa: BLE001  the caller that posted the event did not cause the error
             self.fail(error)
             self._is_running = False
         finally:
@@ -288,7 +294,7 @@ class DeliveryDriver(Deliveries):
                     if not drain.done():
                         drain.set_result(action.left)
             case _:
-                # Settled, Problem: for the observer.
+                # Settled, Problem: for the observers only.
                 pass
 
     def _set_timer(self) -> None:
@@ -363,7 +369,7 @@ class DeliveryDriver(Deliveries):
     @override
     async def ask(self, asked: on.ApplicationRequest | on.ResetOffsets) -> do.Answer:
         if len(self._answers) >= REQUESTS_MAX:
-            message = f"{REQUESTS_MAX} answers are waited for: ask again when some of them have come"
+            message = f"{REQUESTS_MAX} requests are pending: retry when some of them are answered"
             return do.Answer(0, pb.COORDINATOR_LOAD_IN_PROGRESS, message=message)
         self._requests += 1
         number = self._requests
@@ -387,7 +393,7 @@ class DeliveryDriver(Deliveries):
     @override
     async def assign(self, partitions: frozenset[Partition]) -> None:
         async with self._changing:
-            await self._participation.unsubscribe("the application picks partitions by hand")
+            await self._participation.unsubscribe("the application assigned partitions manually")
             await self._manual_assignment.pick(partitions, self._offsets.own_tenure, self._leave_timeout_ms)
 
     @override
@@ -409,8 +415,8 @@ class DeliveryDriver(Deliveries):
             pass
         said = pb.ErrorCode.Name(error)
         raise Unreachable(
-            f"what group {self._config.group_id} has committed cannot be looked up ({said}): "
-            "see whether its coordinator runs"
+            f"committed offsets of group {self._config.group_id} cannot be fetched ({said}): "
+            "check whether its coordinator is running"
         )
 
     @override

@@ -23,18 +23,18 @@ OFFSETS_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class EffectPorts:
-    """The ports through which effects and the driver reach the outside."""
+    """Dependencies of the effects and of the driver: records, dead letters, topics and offsets of the backend."""
 
     records: Records
     dead_letters: DeadLetterWriter
-    # The record with its origin, as it goes to the dead-letter topic. Raises ValueError when it cannot be read.
+    # Returns the dead letter of a record. Raises ValueError if the record cannot be decoded.
     dead_letter_of: Callable[[do.WriteDeadLetter], DeadLetter]
     topics: Topics
     standalone_offsets: StandaloneOffsets
 
 
 class EffectRunner:
-    """Invariant: each effect posts exactly one outcome, unless the runner is closed. Must be used on a running loop."""
+    """Runner of effects, used on a running loop. Invariant: each effect posts exactly one outcome, unless the runner is closed."""
 
     def __init__(
         self, ports: EffectPorts, post: Callable[[on.Event], None], broken: Callable[[BaseException], None]
@@ -47,7 +47,7 @@ class EffectRunner:
         self._writes = False
 
     def list_offsets(self, action: do.ListOffsets) -> None:
-        """OffsetsListed follows."""
+        """List start and end offsets; posts OffsetsListed."""
         self.begin(self._list_offsets(action))
 
     def find(self, action: do.FetchCommitted) -> None:
@@ -118,7 +118,7 @@ class EffectRunner:
                     self._post(on.DeadLetterWritten(action.dead_letter, str(error)))
             problem = await self._written([dead_letter for _, dead_letter in ready])
             for action, dead_letter in ready:
-                # One that is not taken must not hold up the others.
+                # A dead letter that the backend rejects must not hold up the others, so each is written on its own.
                 alone = problem if not problem or len(ready) == 1 else await self._written([dead_letter])
                 self._post(on.DeadLetterWritten(action.dead_letter, alone))
         self._writes = False

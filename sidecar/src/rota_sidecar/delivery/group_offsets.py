@@ -27,7 +27,7 @@ class GroupOffsets:
         self._post = post
         self._membership: Membership | None = None
         self._requests = 0
-        # By the member's numbers: the request of deliveries, or who waits.
+        # By the member's request number: the action of the delivery core, or the future of `fetch`.
         self._commits: dict[int, do.Commit] = {}
         self._fetches: dict[int, do.FetchCommitted | asyncio.Future[Fetched]] = {}
         self._tenures_before = 0
@@ -57,7 +57,7 @@ class GroupOffsets:
         """Commit through the member; posts Committed."""
         self._requests += 1
         self._commits[self._requests] = action
-        # One of an earlier member belongs to no tenure of this one.
+        # A tenure of an earlier member becomes 0, which is no tenure of this one.
         offsets = {
             partition: offset._replace(tenure=max(0, offset.tenure - self._tenures_before))
             for partition, offset in action.offsets.items()

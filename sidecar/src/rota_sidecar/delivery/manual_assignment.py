@@ -1,6 +1,5 @@
 """
-Manual partition assignment, as Kafka's `assign`: to the core such partitions come and go as the group's, without a
-member.
+Manual partition assignment, as Kafka's `assign`: posts assignments and revocations to the delivery core without a member.
 
 Used by the delivery driver, which keeps the member out of the group meanwhile.
 """
@@ -13,12 +12,12 @@ from rota_sidecar.core.member.identity import NO_GENERATION, UNKNOWN_INCARNATION
 from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.membership.driver import wait_until_set
 
-# The core gives up before its deadline.
+# Time in s after the deadline of a revocation; the core finishes it before the deadline.
 SLACK_S = 1
 
 
 class ManualAssignment:
-    """The manually assigned partitions; empty at first."""
+    """The manually assigned partitions; empty at first. Invariant: one call of `pick` runs at a time."""
 
     def __init__(self, post: Callable[[on.Event], None], now_ms: Callable[[], int]) -> None:
         self._post = post
@@ -33,7 +32,7 @@ class ManualAssignment:
         return self._partitions
 
     async def pick(self, partitions: frozenset[Partition], number: Callable[[], int], within_ms: int) -> None:
-        """Replace the assignment, within `within_ms` for those that go; `number` gives the tenure of new ones."""
+        """Replace the assignment: revoke removed partitions within `within_ms`, then assign added ones under tenure `number()`."""
         gone, new = self._partitions - partitions, partitions - self._partitions
         if gone:
             await self._revoke(gone, within_ms)
@@ -43,14 +42,14 @@ class ManualAssignment:
             self._post(on.Assigned(tenure, new, is_manual=True))
 
     def is_released(self, revocation: int) -> bool:
-        """Note that the core has released a revocation; true: it was one of these."""
+        """Handle ReleasePartitions of the core; return True if the revocation was one of a manual assignment."""
         event = self._released.get(revocation)
         if event is not None:
             event.set()
         return event is not None
 
     async def _revoke(self, gone: frozenset[Partition], within_ms: int) -> None:
-        # The member's own numbers are above zero.
+        # Negative, because the revocations of a member have positive numbers.
         self._last_revocation -= 1
         revocation = self._last_revocation
         released = self._released[revocation] = asyncio.Event()
@@ -62,4 +61,4 @@ class ManualAssignment:
         if released.is_set():
             self._post(on.Revoked(gone))
         else:
-            self._post(on.Lost(gone, "the application did not let go in time"))
+            self._post(on.Lost(gone, "the application did not release them in time"))

@@ -1,4 +1,4 @@
-"""Interface of those that count or log deliveries. Called by the delivery driver; implementations are fast and never fail."""
+"""Interface for counting and logging deliveries. Called by the delivery driver; implementations are fast and do not raise."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -13,14 +13,14 @@ from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import Subscription
 from rota_sidecar.membership.driver import Membership
 
-# To commit what is done, and to say goodbye: whoever stands by does not wait for its application any more.
-STANDING_TIMEOUT_MS = 3_000
+# Time limit for committing and leaving when membership is suspended; the hung application is not waited for.
+SUSPEND_TIMEOUT_MS = 3_000
 DOWN = "Down"
 
 
 class Participation:
     """
-    The participation of one member after the other; `attach_member` names each.
+    Participation of one member after the other; `attach_member` sets each.
 
     Invariant: the member is started only if it is wanted, not suspended, not held and down.
     """
@@ -35,18 +35,18 @@ class Participation:
         self._on_left_group = on_left_group
         self._leave_timeout_ms = leave_timeout_ms
         self._membership: Membership | None = None
-        # What the application wants, if it ever said so.
+        # Subscription that the application requested; None: it never did.
         self.subscription: Subscription | None = None
         self._is_wanted = False
         self._is_suspended = False
-        # It may not begin yet: a static member whose name is still to come.
+        # True for a static member that waits for its instance name, and must not start yet.
         self._is_held = False
-        # It is no member, and has said so to its group.
+        # True if the member is not in the group, and its LeaveGroup has been answered.
         self._is_down = True
         self._went_down = asyncio.Event()
 
     def attach_member(self, membership: Membership, *, is_wanted: bool, is_held: bool) -> bool:
-        """Use this member from now on; true: it is to be started."""
+        """Use this member from now on; return True if the caller has to start it."""
         self._membership = membership
         self._is_wanted, self._is_held = is_wanted, is_held
         begins = is_wanted and not is_held and not self._is_suspended
@@ -62,12 +62,12 @@ class Participation:
 
     @property
     def is_suspended(self) -> bool:
-        """Whether deliveries have it stay away."""
+        """Return True if membership is suspended."""
         return self._is_suspended
 
     @property
     def is_wanted(self) -> bool:
-        """Return true if the application subscribes."""
+        """Return True if the application subscribes."""
         return self._is_wanted
 
     def suspend_membership(self, reason: str) -> None:
@@ -76,7 +76,7 @@ class Participation:
         if self._is_down:
             self._on_left_group()
         else:
-            self._running.post(on.End(STANDING_TIMEOUT_MS, reason, final=False))
+            self._running.post(on.End(SUSPEND_TIMEOUT_MS, reason, final=False))
 
     def resume_membership(self) -> None:
         """Join again, if the application still subscribes."""

@@ -16,7 +16,7 @@ from rota_sidecar.core.member.reactions import Error
 from rota_sidecar.core.member.requests import Requests
 from rota_sidecar.engines.port import Coordination, CoordinatorEvent, OnCoordinatorEvent, Unreachable
 
-# Who says so is to be looked for again.
+# Errors after which the coordinator has to be found again.
 ELSEWHERE = {pb.NOT_COORDINATOR, pb.COORDINATOR_NOT_AVAILABLE}
 
 
@@ -35,7 +35,7 @@ class StandaloneOffsets:
         coordination = await self._found(within_s)
         response = await coordination.ask(self._requests.commit(Identity(), offsets), within_s)
         assert isinstance(response, pb.CommitOffsetsResponse)
-        # An answer that says nothing of a partition has not committed it.
+        # A partition that the response leaves out was not committed.
         unsaid = response.error_code or pb.UNKNOWN_SERVER_ERROR
         errors = dict.fromkeys(offsets, unsaid)
         for topic in response.topics:
@@ -69,7 +69,7 @@ class StandaloneOffsets:
                 error = await self._coordination.find(within_s)
                 if error != pb.NONE:
                     raise Unreachable(
-                        f"the group's coordinator is not there ({pb.ErrorCode.Name(error)}): it is asked again later"
+                        f"the group's coordinator is not available ({pb.ErrorCode.Name(error)}); retrying"
                     )
                 self._is_found = True
             return self._coordination

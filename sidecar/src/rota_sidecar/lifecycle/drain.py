@@ -1,7 +1,7 @@
 """
 Drains before the process ends: the application finishes what it has, and receives nothing more.
 
-Ordered by SIGTERM, on the drain socket and by Fleet; `drain_orders` decides how long. Used by `serving`.
+Ordered by SIGTERM, on the drain socket and by Fleet; `drain_orders` decides how long. Used by `process.sidecar`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class DrainController:
         self._loop = asyncio.get_running_loop()
         self._orders = DrainOrders()
         self._timer: asyncio.TimerHandle | None = None
-        # Nothing was in hand when the last drain ended.
+        # True if no record was in flight at the end of the last drain.
         self._is_drained = False
         self._changed = asyncio.Event()
         self._for_good: asyncio.Task[int] | None = None
@@ -78,11 +78,11 @@ class DrainController:
         """End the wait for verdicts now."""
         self._timeout_ms = 0
         if self._for_good is not None and not self._for_good.done() and self._finishing_now is None:
-            # The one that is under way learns of this one's end.
+            # Its end completes the drain that is under way too.
             self._finishing_now = asyncio.ensure_future(self._deliveries.drain(0))
 
     async def expire_in(self, source: Source, within_ms: int, then: OnExpiry = OnExpiry.RESUME) -> int:
-        """Drain for `within_ms` in place of the source's earlier order; return how many records are left in hand."""
+        """Drain for `within_ms`, replacing the source's earlier order; return the number of records still in flight."""
         if within_ms <= 0 and not self._orders.has(source):
             return 0
         self._give(source, DrainOrder(self._now_ms() + max(0, within_ms), then))

@@ -1,5 +1,5 @@
 """
-The drain orders in force: who gave each one, when it expires, and what follows. Pure; used by `draining`.
+The drain orders in force: source, expiry and next step of each. Without IO or clocks; used by `drain`.
 
 An order comes from SIGTERM, from the drain socket or from Fleet. A later order from the same source replaces the
 earlier one. Each order except that of SIGTERM expires, so a drain that is not followed by the end of the process ends

@@ -1,7 +1,7 @@
 """
 Counters of a sidecar: plain numbers, for metrics and for Fleet.
 
-Told by `delivering`; looked at when somebody scrapes, and for each report. Counting costs little and cannot fail.
+Updated by `delivery.driver` as an observer; read for each scrape of the metrics and for each report to Fleet.
 """
 
 from bisect import bisect_left

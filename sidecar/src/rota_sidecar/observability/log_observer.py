@@ -43,11 +43,11 @@ class LoggingObserver(Observer):
     def _log_progress(self, event: MemberEvent) -> None:
         match event:
             case member_do.Joined():
-                self._event_log.info("joined", f"is {event.member_id} in generation {event.generation}")
+                self._event_log.info("joined", f"joined generation {event.generation} as {event.member_id}")
             case member_do.Assign(partitions=partitions) if partitions:
-                self._event_log.info("assigned", f"was given {format_partitions(partitions)}")
+                self._event_log.info("assigned", f"assigned {format_partitions(partitions)}")
             case member_do.Revoked():
-                self._event_log.info("revoked", f"gave up {format_partitions(event.partitions)}")
+                self._event_log.info("revoked", f"revoked {format_partitions(event.partitions)}")
             case member_do.Ended():
                 self._event_log.info("stopped", f"the member has stopped: {event.reason}")
             case StateFileRecovered():
@@ -58,7 +58,7 @@ class LoggingObserver(Observer):
     @override
     def on_event(self, event: on.Event, now_ms: int) -> None:
         if isinstance(event, on.LeftGroup):
-            self._event_log.info("stood", "has left the group until its application goes on")
+            self._event_log.info("left", "left the group until the application makes progress")
 
     @override
     def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
@@ -67,7 +67,7 @@ class LoggingObserver(Observer):
                 case do.Problem():
                     self._event_log.warning(problem_text(action))
                 case do.Rejoin():
-                    self._event_log.info("rejoining", "its application goes on: joins again")
+                    self._event_log.info("rejoining", "the application makes progress: joining again")
                 case _:
                     pass
 

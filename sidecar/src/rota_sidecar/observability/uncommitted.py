@@ -1,7 +1,8 @@
 """
 Timestamps of delivered batches until they are committed, so that the age of the first uncommitted record is known.
 
-The ledger forgets a record with its verdict; its commit follows up to an interval later. Told by `delivering`, asked by `facts`.
+The ledger forgets a record with its verdict; its commit follows up to an interval later. Updated by `delivery.driver` as an
+observer, and read by `partition_status`.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ from rota_sidecar.delivery.observer import Observer
 from rota_sidecar.engines.batch_slicing import content_of
 from rota_sidecar.membership.driver import MemberEvent
 
-# Of one partition; with more, the last of them stands for all later ones.
+# Limit of batches per partition; beyond it, the last one is extended over all later ones.
 BATCHES_MAX = 10_000
 
 
@@ -31,14 +32,14 @@ class DeliveredBatch(NamedTuple):
 
 
 class DeliveredBatches:
-    """Batches of one ledger, which begins at the committed offset. Invariant: their ends rise."""
+    """Delivered batches of one delivery epoch. Invariant: their end offsets rise."""
 
     def __init__(self, delivery_epoch: int) -> None:
         self.delivery_epoch = delivery_epoch
         self._batches: deque[DeliveredBatch] = deque()
 
     def add(self, batch: Batch) -> None:
-        """Remember a batch; one that is delivered again is known."""
+        """Record a delivered batch; a batch that is delivered again is ignored."""
         if self._batches and batch.end <= self._batches[-1].end:
             return
         if len(self._batches) == BATCHES_MAX:
@@ -47,7 +48,7 @@ class DeliveredBatches:
             self._batches.append(DeliveredBatch(batch.end, content_of(batch).base_timestamp_ms))
 
     def first_ms(self, committed: int) -> int | None:
-        """Timestamp of the first delivered batch that goes beyond the committed offset; those before it are forgotten."""
+        """Return the timestamp of the first batch that ends after the committed offset, and forget earlier batches."""
         while self._batches and self._batches[0].end <= committed:
             self._batches.popleft()
         return self._batches[0].timestamp_ms if self._batches else None
@@ -60,7 +61,7 @@ class UncommittedTimestamps(Observer):
         self._tracks: dict[Partition, DeliveredBatches] = {}
 
     def first_ms(self, partition: Partition, committed: int) -> int | None:
-        """Timestamp in ms of the first uncommitted record that was delivered, to within its batch; None: there is none."""
+        """Return the timestamp in ms of the first uncommitted record, to within its batch; None: there is none."""
         track = self._tracks.get(partition)
         return None if track is None else track.first_ms(committed)
 

@@ -11,10 +11,10 @@ Partition = tuple[str, int]
 Spread = dict[str, set[Partition]]
 
 
-def parsed(words: str) -> set[Partition]:
+def parsed(text: str) -> set[Partition]:
     """`t0-1 t1-0` as partitions; `t0-*` is written out by `everything`."""
     found = set()
-    for word in words.split():
+    for word in text.split():
         topic, number = word.rsplit("-", 1)
         found.add((topic, int(number)))
     return found
@@ -30,7 +30,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 def member(
     topics: str, owned: str = "", generation: int = -1, instance: str | None = None, rack: str = ""
 ) -> Subscriber:
-    """What a member says, in words."""
+    """Return the subscription of a member, written as text."""
     return Subscriber(topics.split(), by_topic(parsed(owned)), generation, instance, rack)
 
 
@@ -39,7 +39,7 @@ def group(members: Mapping[str, Subscriber], **sizes: int) -> Group:
 
 
 def spread(plan: Plan) -> Spread:
-    """Who has what. Nobody has the same twice."""
+    """Return the partitions of each member, and check that no member has one twice."""
     found = {}
     for name, lists in plan.items():
         partitions = [(topic, number) for topic, numbers in lists.items() for number in numbers]
@@ -48,7 +48,7 @@ def spread(plan: Plan) -> Spread:
     return found
 
 
-def in_words(plan: Plan) -> dict[str, str]:
+def as_text(plan: Plan) -> dict[str, str]:
     return {
         name: " ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
         for name, partitions in spread(plan).items()
@@ -60,7 +60,7 @@ def sizes_of(plan: Plan) -> list[int]:
 
 
 def holding(before: Group, plan: Plan, generation: int) -> Group:
-    """The group in its next round: everybody says what the plan gave them."""
+    """Return the group in its next rebalance: each member owns what the plan gave it."""
     members = {
         name: replace(subscriber, owned=by_topic(spread({name: plan[name]})[name]), generation=generation)
         for name, subscriber in before.members.items()
@@ -69,7 +69,7 @@ def holding(before: Group, plan: Plan, generation: int) -> Group:
 
 
 def settled(assignor: Assignor, start: Group, rounds: int = 8) -> tuple[Group, int]:
-    """Round after round until nobody's lists change; and how many rounds came after the first."""
+    """Rebalance until no member's lists change; return the plan and the number of rebalances after the first."""
     now = holding(start, assignor.assign(start), 100)
     for number in range(rounds):
         plan = assignor.assign(now)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from rota_sidecar.core.assignors.model import Group
 from tests.sidecar.core.assignors.groups import Partition, Spread, everything
 
-NOBODY = ""
+UNOWNED = ""
 
 
 def holders(group: Group) -> dict[Partition, str]:
-    """Who has each partition that is claimed; NOBODY where two claims are equally new."""
+    """Return the owner of each claimed partition; UNOWNED where two claims are equally new."""
     found: dict[Partition, str] = {}
     for partition in everything(group):
         topic, number = partition
@@ -21,15 +21,15 @@ def holders(group: Group) -> dict[Partition, str]:
         if claimants:
             newest = max(claimants.values())
             winners = [name for name, generation in claimants.items() if generation == newest]
-            found[partition] = winners[0] if len(winners) == 1 else NOBODY
+            found[partition] = winners[0] if len(winners) == 1 else UNOWNED
     return found
 
 
 def claims_that_count(group: Group) -> Spread:
-    """What members have of what they take."""
+    """Return the partitions of subscribed topics that members own."""
     found: Spread = {name: set() for name in group.members}
     for partition, name in holders(group).items():
-        if name != NOBODY and partition[0] in group.members[name].topics:
+        if name != UNOWNED and partition[0] in group.members[name].topics:
             found[name].add(partition)
     return found
 
@@ -67,7 +67,7 @@ def _one_moves(found: Spread, takers: Mapping[Partition, list[str]]) -> bool:
 
 
 def could_be_lighter(group: Group, found: Spread) -> list[str]:
-    """Each partition whose holder has two more than somebody else who could take it."""
+    """Return each partition whose owner has two more than another member that could take it."""
     return [
         f"{partition} of {holder} could go to {other}"
         for holder, partitions in found.items()

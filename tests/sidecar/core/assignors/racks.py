@@ -24,7 +24,7 @@ def spread_over(brokers: int, replicas: int, **sizes: int) -> dict[str, Topic]:
 
 
 def far_from(group: Group, plan: Plan) -> int:
-    """How many partitions are with members in other racks."""
+    """Return the number of partitions whose owners are in other racks."""
     return sum(
         not is_rack_local(rack, racks_of(group.topics[topic])[number])
         for name, partitions in spread(plan).items()

@@ -22,13 +22,13 @@ def block(language: str) -> str:
     return found[1]
 
 
-def install(place: Path) -> None:
+def install(folder: Path) -> None:
     """As pip would, from what the guide shows."""
     module = re.search(r"^standby = \"(\w+):Standby\"$", block("toml"), re.MULTILINE)
     assert module
     assert f'"{GROUP}"' in block("toml")
-    (place / f"{module[1]}.py").write_text(block("python"))
-    info = place / "standby-1.0.dist-info"
+    (folder / f"{module[1]}.py").write_text(block("python"))
+    info = folder / "standby-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: standby\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[{GROUP}]\nstandby = {module[1]}:Standby\n")

@@ -15,11 +15,11 @@ from tests.sidecar.core.assignors import oracle
 from tests.sidecar.core.assignors.groups import (
     Partition,
     Spread,
+    as_text,
     everything,
     group,
     groups,
     holding,
-    in_words,
     member,
     parsed,
     settled,
@@ -35,18 +35,18 @@ ROUNDS = 40
 
 
 def measuring(of: Group, rates: Rates) -> Group:
-    """Everybody tells what arrives in what they have, and what arrived in the rest before they gave it up."""
+    """Return the group with rates: of the partitions that each member owns, and of all others as former ones."""
 
-    def telling(each: Subscriber) -> Subscriber:
-        told = {
+    def with_rates(each: Subscriber) -> Subscriber:
+        measured = {
             topic: [rates.get((topic, n), -1.0) for n in numbers] for topic, numbers in each.owned.items()
         }
         former: dict[str, dict[int, float]] = {}
         for (topic, number), rate in rates.items():
             former.setdefault(topic, {})[number] = rate
-        return replace(each, rates=told, former=former)
+        return replace(each, rates=measured, former=former)
 
-    return Group({name: telling(each) for name, each in of.members.items()}, of.topics)
+    return Group({name: with_rates(each) for name, each in of.members.items()}, of.topics)
 
 
 def owned(of: Group) -> Spread:
@@ -54,7 +54,7 @@ def owned(of: Group) -> Spread:
 
 
 def heaviest(of: Group, rates: Rates) -> float:
-    """What the busiest member has to do, with what is idle or unknown counted as the guide says."""
+    """Return the highest load of a member; idle and unknown partitions count as the guide says."""
     known = [rate for partition, rate in rates.items() if rate >= 0 and partition in everything(of)]
     mean = sum(known) / len(known) if known and sum(known) else 1.0
     weights = {p: max(rates[p], mean / 100) if rates.get(p, -1.0) >= 0 else mean for p in everything(of)}
@@ -82,8 +82,8 @@ def at_rest(of: Group, rates: Rates, percent: int) -> Group:
 @given(groups(), st.lists(RATE, min_size=12, max_size=12), PERCENT)
 def test_p1_p2_p3_p13_it_is_a_plan(of: Group, some: list[float], percent: int) -> None:
     rates = dict(zip(sorted(everything(of)), some, strict=False))
-    told = measuring(of, rates)
-    found, holders = spread(LoadAwareSticky(percent).assign(told)), oracle.holders(of)
+    measured = measuring(of, rates)
+    found, holders = spread(LoadAwareSticky(percent).assign(measured)), oracle.holders(of)
     assert found.keys() == of.members.keys()
     given_out = [p for partitions in found.values() for p in partitions]
     assert len(given_out) == len(set(given_out))
@@ -122,7 +122,7 @@ def test_without_rates_it_is_cooperative_sticky(of: Group) -> None:
 
 @EXAMPLES
 @given(measured())
-def test_p9_the_order_of_words_changes_nothing(case: tuple[Group, Rates]) -> None:
+def test_p9_the_order_of_members_and_topics_changes_nothing(case: tuple[Group, Rates]) -> None:
     of = measuring(*case)
     other = Group(
         dict(sorted(of.members.items(), reverse=True)), dict(sorted(of.topics.items(), reverse=True))
@@ -136,7 +136,7 @@ TWO = {"a": member("t", "t-0 t-1", 1), "b": member("t", "t-2 t-3", 1)}
 
 def test_the_move_that_relieves_most_comes_first() -> None:
     now = measuring(group(TWO, t=4), BUSY)
-    assert in_words(LoadAwareSticky(25).assign(now)) == {"a": "t-0", "b": "t-2 t-3"}
+    assert as_text(LoadAwareSticky(25).assign(now)) == {"a": "t-0", "b": "t-2 t-3"}
     last = at_rest(group(TWO, t=4), BUSY, 25)
     assert owned(last) == {"a": parsed("t-0"), "b": parsed("t-1 t-2 t-3")}
 
@@ -144,17 +144,17 @@ def test_the_move_that_relieves_most_comes_first() -> None:
 def test_with_no_budget_nothing_moves_and_what_is_free_is_given_to_who_has_least_to_do() -> None:
     members = {**TWO, "b": member("t", "t-2", 1)}
     now = measuring(group(members, t=4), BUSY)
-    assert in_words(LoadAwareSticky(0).assign(now)) == {"a": "t-0 t-1", "b": "t-2 t-3"}
+    assert as_text(LoadAwareSticky(0).assign(now)) == {"a": "t-0 t-1", "b": "t-2 t-3"}
 
 
 def test_of_what_is_free_the_heaviest_is_given_first() -> None:
     members = {"a": replace(member("t"), former={"t": {0: 1.0, 1: 1.0, 2: 1.0, 3: 3.0}}), "b": member("t")}
-    assert in_words(LoadAwareSticky(0).assign(group(members, t=4))) == {"a": "t-3", "b": "t-0 t-1 t-2"}
+    assert as_text(LoadAwareSticky(0).assign(group(members, t=4))) == {"a": "t-3", "b": "t-0 t-1 t-2"}
 
 
 def test_a_small_group_is_evened_out_with_a_small_budget_too() -> None:
     members = {"a": member("t", "t-0 t-1", 1), "b": member("t")}
-    assert in_words(LoadAwareSticky(1).assign(group(members, t=2))) == {"a": "t-0", "b": ""}
+    assert as_text(LoadAwareSticky(1).assign(group(members, t=2))) == {"a": "t-0", "b": ""}
 
 
 @pytest.mark.parametrize(("more", "stays"), [(HYSTERESIS_PERCENT, True), (4 * HYSTERESIS_PERCENT, False)])

@@ -16,11 +16,11 @@ from rota_sidecar.core.assignors.sticky import CooperativeSticky, Sticky
 from tests.sidecar.core.assignors import oracle
 from tests.sidecar.core.assignors.groups import (
     Spread,
+    as_text,
     by_topic,
     everything,
     groups,
     holding,
-    in_words,
     member,
     settled,
     spread,
@@ -125,11 +125,11 @@ def test_no_more_are_far_than_must_be_and_then_nothing_moves(group: Group, far: 
     assert spread(Sticky().assign(holding(group, plan, 9))) == spread(plan)
 
 
-def test_what_is_near_comes_before_what_one_has() -> None:
+def test_rack_local_partitions_come_before_owned_ones() -> None:
     members = {"m1": member("t", "t-0", 1, rack="d"), "m2": member("t", rack="a")}
     group = Group(members, {"t": Topic(2, [frozenset("ad"), frozenset("cd")])})
-    assert in_words(Sticky().assign(group)) == {"m1": "t-1", "m2": "t-0"}
-    assert in_words(CooperativeSticky().assign(group)) == {"m1": "t-1", "m2": ""}
+    assert as_text(Sticky().assign(group)) == {"m1": "t-1", "m2": "t-0"}
+    assert as_text(CooperativeSticky().assign(group)) == {"m1": "t-1", "m2": ""}
 
 
 def all_plans(group: Group) -> Iterator[Spread]:
@@ -193,7 +193,7 @@ def test_one_more_than_others_stays_where_it_is_if_nothing_comes_nearer() -> Non
     assert all(plan[name] is each.owned for name, each in members.items())
 
 
-def test_who_has_one_more_has_something_near() -> None:
+def test_a_member_with_one_more_has_a_rack_local_one() -> None:
     topics = {"t": Topic(4, [frozenset(rack) for rack in "abcb"])}
     group = Group({rack: member("t", rack=rack) for rack in RACKS}, topics)
     assert far_from(group, Sticky().assign(group)) == 0

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 
 from rota_sidecar.core.assignors.model import Group, Subscriber, Topic
 from rota_sidecar.core.assignors.range import Range
-from tests.sidecar.core.assignors.groups import everything, group, groups, in_words, member, spread
+from tests.sidecar.core.assignors.groups import as_text, everything, group, groups, member, spread
 from tests.sidecar.core.assignors.racks import RACKS, spread_over, with_racks
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 
 
 def ranges(members: Mapping[str, Subscriber], **sizes: int) -> dict[str, str]:
-    return in_words(Range().assign(group(members, **sizes)))
+    return as_text(Range().assign(group(members, **sizes)))
 
 
 def test_case_1_a_member_without_topics_has_nothing() -> None:
@@ -70,11 +70,11 @@ def test_case_13_another_dynamic_member_changes_nothing_for_the_static_ones(four
     assert found == {"c1": "t0-0 t0-1 t1-0", "c2": "t0-2 t1-1", "c3": "t0-3 t1-2", fourth: "t0-4 t1-3"}
 
 
-NEAR_AND_FAR = {rack: member("t1 t2 t3", rack=rack) for rack in "abc"}
+LOCAL_AND_REMOTE = {rack: member("t1 t2 t3", rack=rack) for rack in "abc"}
 
 
-def test_case_14_partitions_go_to_members_near_them() -> None:
-    found = in_words(Range().assign(Group(NEAR_AND_FAR, spread_over(3, 1))))
+def test_case_14_partitions_go_to_members_in_their_rack() -> None:
+    found = as_text(Range().assign(Group(LOCAL_AND_REMOTE, spread_over(3, 1))))
     assert found == {
         "a": "t1-0 t1-3 t2-0 t2-3 t2-6",
         "b": "t1-1 t1-4 t2-1 t2-4 t3-0",
@@ -85,8 +85,8 @@ def test_case_14_partitions_go_to_members_near_them() -> None:
 def test_case_15_replicas_in_every_rack_change_nothing() -> None:
     topics = spread_over(3, 3)
     plain = {name: Topic(topic.partitions) for name, topic in topics.items()}
-    assert in_words(Range().assign(Group(NEAR_AND_FAR, topics))) == in_words(
-        Range().assign(Group(NEAR_AND_FAR, plain))
+    assert as_text(Range().assign(Group(LOCAL_AND_REMOTE, topics))) == as_text(
+        Range().assign(Group(LOCAL_AND_REMOTE, plain))
     )
 
 
@@ -94,16 +94,16 @@ def test_case_16_racks_without_brokers_change_nothing() -> None:
     members = {rack: member("t1 t2 t3", rack=rack) for rack in "def"}
     topics = spread_over(3, 1)
     plain = {name: Topic(topic.partitions) for name, topic in topics.items()}
-    assert in_words(Range().assign(Group(members, topics))) == in_words(Range().assign(Group(members, plain)))
+    assert as_text(Range().assign(Group(members, topics))) == as_text(Range().assign(Group(members, plain)))
 
 
-def test_topics_that_look_alike_stay_together_before_racks_are_looked_at() -> None:
+def test_copartitioned_topics_stay_together_before_racks_count() -> None:
     here, there = frozenset("a"), frozenset("b")
     topics = {"t": Topic(2, (there, here)), "u": Topic(2, (there, here)), "v": Topic(2, (here, there))}
     members = {"x": member("t u", rack="a"), "y": member("t u", rack="b")}
-    assert in_words(Range().assign(Group(members, topics))) == {"x": "t-1 u-1", "y": "t-0 u-0"}
+    assert as_text(Range().assign(Group(members, topics))) == {"x": "t-1 u-1", "y": "t-0 u-0"}
     members = {name: Subscriber(["t", "u", "v"], rack=each.rack) for name, each in members.items()}
-    assert in_words(Range().assign(Group(members, topics))) == {"x": "t-0 u-0 v-0", "y": "t-1 u-1 v-1"}
+    assert as_text(Range().assign(Group(members, topics))) == {"x": "t-0 u-0 v-0", "y": "t-1 u-1 v-1"}
 
 
 @EXAMPLES
@@ -114,9 +114,9 @@ def test_p1_p2_p3_p5_each_topic_is_cut_evenly_and_in_order(of: Group) -> None:
     assert sorted(p for partitions in found.values() for p in partitions) == sorted(everything(of))
     for topic in of.topics:
         takers = [plan[name] for name in sorted(of.members) if topic in of.members[name].topics]
-        pieces = [list(lists.get(topic, ())) for lists in takers]
-        assert [number for piece in pieces for number in piece] == list(range(sum(map(len, pieces))))
-        lengths = list(map(len, pieces))
+        ranges = [list(lists.get(topic, ())) for lists in takers]
+        assert [number for numbers in ranges for number in numbers] == list(range(sum(map(len, ranges))))
+        lengths = list(map(len, ranges))
         assert lengths == sorted(lengths, reverse=True)
         assert not lengths or lengths[0] - lengths[-1] <= 1
     assert all(len(plan[name]) == len(list(plan[name])) for name in plan)

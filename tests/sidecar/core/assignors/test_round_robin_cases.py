@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from rota_sidecar.core.assignors.model import Group, Subscriber
 from rota_sidecar.core.assignors.order import member_order
 from rota_sidecar.core.assignors.round_robin import RoundRobin
-from tests.sidecar.core.assignors.groups import Spread, everything, group, groups, in_words, member, spread
+from tests.sidecar.core.assignors.groups import Spread, as_text, everything, group, groups, member, spread
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 STAIRCASE = {"C0": member("t0"), "C1": member("t0 t1"), "C2": member("t0 t1 t2")}
 
 
 def dealt(members: Mapping[str, Subscriber], **sizes: int) -> dict[str, str]:
-    return in_words(RoundRobin().assign(group(members, **sizes)))
+    return as_text(RoundRobin().assign(group(members, **sizes)))
 
 
 def one_by_one(of: Group) -> Spread:

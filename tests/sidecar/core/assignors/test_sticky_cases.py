@@ -8,10 +8,10 @@ from rota_sidecar.core.assignors.model import Group, Subscriber
 from rota_sidecar.core.assignors.sticky import CooperativeSticky, Sticky
 from tests.sidecar.core.assignors import oracle
 from tests.sidecar.core.assignors.groups import (
+    as_text,
     everything,
     group,
     holding,
-    in_words,
     member,
     parsed,
     sizes_of,
@@ -23,7 +23,7 @@ ALL_FOUR = "t0 t1 t2 t3"
 
 
 def kept(members: Mapping[str, Subscriber], **sizes: int) -> dict[str, str]:
-    return in_words(Sticky().assign(group(members, **sizes)))
+    return as_text(Sticky().assign(group(members, **sizes)))
 
 
 def test_case_28_nobody_has_anything() -> None:
@@ -75,7 +75,7 @@ def test_case_35_dealing_goes_round() -> None:
 def test_case_37_who_has_least_gets_first() -> None:
     members = {"c3": member("t1 t2", "t1-2 t2-3", 3), "c4": member("t1 t2", "t2-2", 3)}
     found = kept(members, t1=3, t2=4)
-    assert sorted(len(words.split()) for words in found.values()) == [3, 4]
+    assert sorted(len(text.split()) for text in found.values()) == [3, 4]
     assert found == {"c3": "t1-1 t1-2 t2-1 t2-3", "c4": "t1-0 t2-0 t2-2"}
 
 
@@ -96,7 +96,7 @@ def test_case_40_nothing_to_give(subscribed: str, sizes: Mapping[str, int]) -> N
     assert kept({"a": member(subscribed, "t-0", 1), "b": member(subscribed)}, **sizes) == {"a": "", "b": ""}
 
 
-def test_case_41_a_claim_beyond_the_topic_is_nothing() -> None:
+def test_case_41_a_claim_of_a_partition_that_does_not_exist_is_ignored() -> None:
     plan = Sticky().assign(group({"a": member("t", "t-9 t-1", 1), "b": member("t")}, t=3))
     assert sorted(p for partitions in spread(plan).values() for p in partitions) == sorted(
         parsed("t-0 t-1 t-2")
@@ -107,7 +107,7 @@ def test_case_41_a_claim_beyond_the_topic_is_nothing() -> None:
 @pytest.mark.parametrize("number", [-1, 2**31, 2**40, -(2**40)])
 def test_case_41_nor_is_one_that_no_topic_can_have(number: int) -> None:
     plan = Sticky().assign(group({"a": Subscriber(["t"], {"t": [number, 2]}, 1)}, t=3))
-    assert in_words(plan) == {"a": "t-0 t-1 t-2"}
+    assert as_text(plan) == {"a": "t-0 t-1 t-2"}
 
 
 def test_case_43_who_takes_nothing_is_given_nothing() -> None:
@@ -124,7 +124,7 @@ def test_case_45_what_is_balanced_comes_back() -> None:
 def test_case_46_47_the_newer_generation_keeps(older: int) -> None:
     members = {"c1": member("t", "t-0 t-1 t-2", 10), "c2": member("t", "t-0 t-1 t-2", older)}
     plan = CooperativeSticky().assign(group(members, t=6))
-    assert in_words(plan) == {"c1": "t-0 t-1 t-2", "c2": "t-3 t-4 t-5"}
+    assert as_text(plan) == {"c1": "t-0 t-1 t-2", "c2": "t-3 t-4 t-5"}
 
 
 TORN = {"c1": member("t", "t-0 t-1", 1), "c2": member("t", "t-0 t-2", 1), "c3": member("t")}
@@ -158,7 +158,7 @@ STEPS = {"t0": 1, "t1": 2, "t2": 3}
 
 def test_case_56_the_staircase() -> None:
     first = Sticky().assign(group(STAIRCASE, **STEPS))
-    assert in_words(first) == {"C0": "t0-0", "C1": "t1-0 t1-1", "C2": "t2-0 t2-1 t2-2"}
+    assert as_text(first) == {"C0": "t0-0", "C1": "t1-0 t1-1", "C2": "t2-0 t2-1 t2-2"}
     later = holding(group(STAIRCASE, **STEPS), first, 1)
     members = {name: each for name, each in later.members.items() if name != "C0"}
     assert kept(members, **STEPS) == {"C1": "t0-0 t1-0 t1-1", "C2": "t2-0 t2-1 t2-2"}

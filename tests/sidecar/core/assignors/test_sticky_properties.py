@@ -1,4 +1,4 @@
-"""What `sticky` and `cooperative-sticky` promise of every group, by the numbers of the reference."""
+"""Properties of `sticky` and `cooperative-sticky` for every group, numbered as in the reference."""
 
 from collections import Counter
 from dataclasses import replace
@@ -83,7 +83,7 @@ def test_p8_what_was_given_is_given_again(group: Group) -> None:
 
 @EXAMPLES
 @given(groups(), st.randoms(use_true_random=False))
-def test_p9_the_order_of_words_changes_nothing(group: Group, chance: Random) -> None:
+def test_p9_the_order_of_members_and_topics_changes_nothing(group: Group, chance: Random) -> None:
     def shuffled(member: Subscriber) -> Subscriber:
         topics = chance.sample(list(member.topics), len(member.topics))
         claims = [(topic, chance.sample(list(n), len(n))) for topic, n in member.owned.items()]

@@ -13,7 +13,7 @@ GROUP = group({"a": member("t", "t-0", 1), "b": member("t u"), "c": member("t", 
 
 
 @pytest.mark.parametrize(
-    ("plan", "sentence"),
+    ("plan", "message"),
     [
         ({"a": {}, "b": {}}, "no entry for member c"),
         ({"a": {}, "b": {}, "c": {}, "d": {}}, "names d, which is not a member"),
@@ -25,9 +25,9 @@ GROUP = group({"a": member("t", "t-0", 1), "b": member("t u"), "c": member("t", 
         ({"a": {"t": [1, 1]}, "b": {}, "c": {}}, "gives t-1 to a and to a"),
     ],
 )
-def test_what_is_wrong_is_said(plan: Plan, sentence: str) -> None:
+def test_what_is_wrong_is_said(plan: Plan, message: str) -> None:
     for cooperative in (True, False):
-        assert sentence in plan_problem(GROUP, plan, cooperative)
+        assert message in plan_problem(GROUP, plan, cooperative)
 
 
 @pytest.mark.parametrize("plan", [{"a": {}, "b": {"t": [0]}, "c": {}}, {"a": {}, "b": {"u": [0]}, "c": {}}])

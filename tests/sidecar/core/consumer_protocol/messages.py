@@ -1,4 +1,4 @@
-"""What subscriptions and assignments may say, for property tests."""
+"""Strategies of subscriptions and assignments, for property tests."""
 
 from collections.abc import Mapping, Sequence
 

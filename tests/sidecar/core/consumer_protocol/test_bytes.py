@@ -30,11 +30,13 @@ def plain(subscription: Subscription) -> Subscription:
 
 def theirs(subscription: Subscription, version: int) -> bytes:
     """The same in the words of kafka-python."""
-    words = ConsumerProtocolSubscription
-    encoded: bytes = words(
+    schema = ConsumerProtocolSubscription
+    encoded: bytes = schema(
         topics=list(subscription.topics),
         user_data=subscription.user_data or None,
-        owned_partitions=[words.TopicPartition(topic=t, partitions=n) for t, n in subscription.owned.items()],
+        owned_partitions=[
+            schema.TopicPartition(topic=t, partitions=n) for t, n in subscription.owned.items()
+        ],
         generation_id=subscription.generation,
         rack_id=subscription.rack or None,
     ).encode(version=version)
@@ -70,10 +72,10 @@ def test_every_version_of_another_client_is_read(subscription: Subscription, ver
 
 @given(ASSIGNMENT, st.integers(0, 3))
 def test_assignments_are_the_bytes_of_another_client(assignment: Assignment, version: int) -> None:
-    words = ConsumerProtocolAssignment
-    others = words(
+    schema = ConsumerProtocolAssignment
+    others = schema(
         assigned_partitions=[
-            words.TopicPartition(topic=topic, partitions=list(numbers))
+            schema.TopicPartition(topic=topic, partitions=list(numbers))
             for topic, numbers in assignment.partitions.items()
         ],
         user_data=assignment.user_data or None,
@@ -84,9 +86,9 @@ def test_assignments_are_the_bytes_of_another_client(assignment: Assignment, ver
 
 @given(OWNED, st.integers(0, 2**31 - 1))
 def test_claims_of_sticky_are_the_bytes_of_another_client(owned: Lists, generation: int) -> None:
-    words = StickyAssignorUserData
-    others = words(
-        previous_assignment=[words.TopicPartition(topic=topic, partitions=n) for topic, n in owned.items()],
+    schema = StickyAssignorUserData
+    others = schema(
+        previous_assignment=[schema.TopicPartition(topic=topic, partitions=n) for topic, n in owned.items()],
         generation=generation,
     )
     # That client writes a version before them; the Java client, which was first, does not.
@@ -108,10 +110,10 @@ def test_fields_that_an_old_client_leaves_out_at_the_end_are_not_there() -> None
     assert plain(decode_subscription(old)) == Subscription(["a", "b"], b"x")
 
 
-def test_a_topic_in_two_places_is_put_together() -> None:
-    words = ConsumerProtocolAssignment
-    twice = [words.TopicPartition(topic="a", partitions=[number]) for number in (4, 2)]
-    found = decode_assignment(words(assigned_partitions=twice, user_data=None).encode(version=0))
+def test_a_topic_that_occurs_twice_is_merged() -> None:
+    schema = ConsumerProtocolAssignment
+    twice = [schema.TopicPartition(topic="a", partitions=[number]) for number in (4, 2)]
+    found = decode_assignment(schema(assigned_partitions=twice, user_data=None).encode(version=0))
     assert lists(found.partitions) == {"a": [4, 2]}
 
 
@@ -128,7 +130,7 @@ def test_a_subscription_that_was_cut_is_refused(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("garbage", "sentence"),
+    ("garbage", "message"),
     [
         (b"\xff\xff\0\0\0\0", "invalid version -1"),
         (b"\0\0\x7f\xff\xff\xff\0\0\0\0", "an array of 2147483647 elements"),
@@ -138,8 +140,8 @@ def test_a_subscription_that_was_cut_is_refused(length: int) -> None:
         (encode_subscription(FULL) + b"!", "1 unexpected bytes after version 3"),
     ],
 )
-def test_garbage_is_refused_in_a_sentence(garbage: bytes, sentence: str) -> None:
-    with pytest.raises(Malformed, match=sentence):
+def test_garbage_is_refused_with_a_message(garbage: bytes, message: str) -> None:
+    with pytest.raises(Malformed, match=message):
         decode_subscription(garbage)
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of other members changes nothing about what is read, and what comes back goes out as it came."""
+"""Shared layouts change nothing about the result of decoding, and unchanged partitions are encoded as they were received."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -69,8 +69,8 @@ def test_what_was_damaged_is_read_as_if_it_were_alone(
     shared = SharedLayouts()
     for subscription in (*group, *group):
         data = bytearray(encode_subscription(subscription))
-        for place, byte in damages:
-            data[place % len(data)] = byte
+        for index, byte in damages:
+            data[index % len(data)] = byte
         for blob in (bytes(data), bytes(data)[: len(data) - len(damages)]):
             expected = got = None
             with suppress(Malformed):
@@ -83,7 +83,7 @@ def test_what_was_damaged_is_read_as_if_it_were_alone(
                 assert (got.generation, got.rack) == (expected.generation, expected.rack)
 
 
-def test_members_that_look_alike_are_known_by_their_shape() -> None:
+def test_members_with_equal_layouts_are_recognized_by_their_shape() -> None:
     shared = SharedLayouts()
     members = [Subscription(["t", "u"], owned={"t": [n], "u": [n + 1]}) for n in range(5)]
     found = [decode_subscription(encode_subscription(each), shared) for each in members]
@@ -91,7 +91,7 @@ def test_members_that_look_alike_are_known_by_their_shape() -> None:
     assert len({id(each.owned.layout) for each in found}) == 1  # type: ignore[attr-defined]
 
 
-def test_a_topic_in_two_places_is_put_together_each_time() -> None:
+def test_a_topic_that_occurs_twice_is_merged_each_time() -> None:
     once = encode_subscription(Subscription(["t"], owned={"t": [1], "u": [2]}))
     twice, shared = once.replace(b"\0\x01u\0", b"\0\x01t\0"), SharedLayouts()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What members add for each other has at most 256 bytes, and bytes of other clients do no harm."""
+"""User data of members has at most 256 bytes, and bytes of other clients do no harm."""
 
 import struct
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ RATE = st.just(UNKNOWN_RATE) | st.just(0.0) | st.floats(0.01, 2e7)
 OWN = JoinOffer(["t", "s"], {"t": [2, 0], "s": [1]}, 5, 77, {"t": {0: 8.0, 2: 64.0}, "s": {1: 0.0}}, "r1")
 
 
-def near(found: float, rate: float) -> bool:
+def is_close(found: float, rate: float) -> bool:
     return found == rate if rate <= 0 else abs(found - rate) <= 0.05 * rate
 
 
@@ -51,7 +51,7 @@ def test_it_comes_back_as_far_as_there_is_room(
     while expected and expected[-1] == UNKNOWN_RATE:
         expected.pop()
     assert len(found.rates) == len(expected)
-    assert all(map(near, found.rates, expected))
+    assert all(map(is_close, found.rates, expected))
 
 
 @pytest.mark.parametrize("rate", [float("nan"), -3.0])
@@ -59,12 +59,12 @@ def test_a_rate_that_is_no_number_is_unknown(rate: float) -> None:
     assert decode_member_data(encode_member_data(MemberData(1, 1, [rate, 1.0]))).rates == (UNKNOWN_RATE, 1.0)
 
 
-def test_rates_beyond_the_scale_are_at_its_ends() -> None:
-    lowest, highest, beyond = decode_member_data(
+def test_rates_outside_of_the_scale_are_at_its_ends() -> None:
+    lowest, highest, above_scale = decode_member_data(
         encode_member_data(MemberData(1, 1, [1e-9, 1e12, float("inf")]))
     ).rates
     assert 0 < lowest < 0.01
-    assert highest == beyond > 2e7
+    assert highest == above_scale > 2e7
 
 
 @given(st.binary(max_size=40))

@@ -22,12 +22,12 @@ Error: TypeAlias = pb.ErrorCode.ValueType
 
 
 def some(*numbers: int, topic: str = "orders") -> frozenset[Partition]:
-    """These partitions of one topic."""
+    """Return partitions of one topic, by their numbers."""
     return frozenset(Partition(topic, number) for number in numbers)
 
 
 def one(number: int = 0, topic: str = "orders") -> Partition:
-    """This partition."""
+    """Return one partition, by its number."""
     return Partition(topic, number)
 
 
@@ -155,7 +155,7 @@ class Driven:
         return self.step(on.Credit(records))
 
     def acknowledge(self, event_id: int | None = None) -> list[do.Action]:
-        """This event; or the last that it was told."""
+        """Acknowledge this event, or the last one that the application was notified of."""
         return self.step(
             on.Acknowledged(self.last(do.AssignmentEvent).event_id if event_id is None else event_id)
         )
@@ -216,7 +216,7 @@ class Driven:
 
 
 def names(actions: Iterable[do.Action]) -> list[str]:
-    """What was done, in words."""
+    """Return the names of actions."""
     return [
         action.kind.name if isinstance(action, do.AssignmentEvent) else type(action).__name__
         for action in actions

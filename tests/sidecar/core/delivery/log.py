@@ -29,7 +29,7 @@ class Log:
         return next((offset for offset in range(self.start, self.end) if offset not in self.done), self.end)
 
     def begin_tenure(self) -> None:
-        """Whoever has it now knows what is committed: nothing of a seek that is not, and a reset of unknown outcome."""
+        """The next owner knows the committed offset: not an uncommitted seek, but a reset of unknown outcome."""
         if self.is_sought or self.stored.offset in self.wanted:
             self.is_sought = False
             self.done |= set(range(self.stored.offset))

@@ -1,4 +1,4 @@
-"""How the world of tests comes to rest: everybody does what is expected of them."""
+"""Brings the world of tests to rest: application, member and backend do what is expected of them."""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
@@ -9,7 +9,7 @@ from tests.sidecar.core.delivery.world import PARTITIONS, World
 
 
 def come_to_rest(world: World) -> None:
-    """Everybody does what is expected of them; then everything is done, committed and answered."""
+    """Bring the world to rest; then everything is done, committed and answered."""
     world.undrain()
     world.configure(suspended=False, rate_max=0)
     world.attach(commits_itself=False)
@@ -24,7 +24,7 @@ def come_to_rest(world: World) -> None:
         for _ in range(len(world.calls)):
             world.answer(0)
         world.give_credit(max(100 - world.credit, 0))
-        while any(hands.offsets for hands in (world.hands | world.late).values()):
+        while any(records.offsets for records in (world.records | world.late).values()):
             world.judge(0, Verdict.ACK, 100)
         _skip_what_stands_still(world)
         world.pass_time(1_000)
@@ -50,7 +50,7 @@ def _skip_what_stands_still(world: World) -> None:
 def _skip_first(world: World, partition: Partition, delivery_epoch: int) -> None:
     """The application decides about the record for which it stands still."""
     log = world.logs[partition]
-    in_flight = world.hands.get(delivery_epoch, HeldRecords(partition)).offsets
+    in_flight = world.records.get(delivery_epoch, HeldRecords(partition)).offsets
     for offset in range(log.end):
         if offset in log.done or offset in in_flight:
             continue

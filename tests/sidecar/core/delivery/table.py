@@ -119,25 +119,25 @@ def expired() -> Driven:
     return driven
 
 
-def letting_go() -> Driven:
+def revoking() -> Driven:
     driven = running()
     driven.revoke(0)
     return driven
 
 
-def letting_go_committing() -> Driven:
-    driven = letting_go()
+def revoking_committing() -> Driven:
+    driven = revoking()
     driven.acknowledge()
     return driven
 
 
-def letting_go_given_up() -> Driven:
-    driven = letting_go_committing()
+def revoking_given_up() -> Driven:
+    driven = revoking_committing()
     driven.answer_commit()
     return driven
 
 
-def letting_go_from_nothing() -> Driven:
+def revoking_without_position() -> Driven:
     driven = found()
     driven.revoke(0)
     return driven
@@ -157,10 +157,10 @@ STATES: dict[str, Callable[[], Driven]] = {
     "Stopped, without a beginning": stopped,
     "Stopped, not acknowledged": stopped_untold,
     "Stopped, expired": expired,
-    "Revoking": letting_go,
-    "Revoking, committing": letting_go_committing,
-    "Revoking, given up": letting_go_given_up,
-    "Revoking, without a beginning": letting_go_from_nothing,
+    "Revoking": revoking,
+    "Revoking, committing": revoking_committing,
+    "Revoking, given up": revoking_given_up,
+    "Revoking, without a beginning": revoking_without_position,
 }
 
 
@@ -200,8 +200,8 @@ def committed(error: pb.ErrorCode.ValueType) -> Callable[[Driven], on.Event]:
 
 
 def acknowledged(driven: Driven) -> on.Event:
-    told = driven.all(do.AssignmentEvent)
-    return on.Acknowledged(told[-1].event_id if told else 9_999)
+    events = driven.all(do.AssignmentEvent)
+    return on.Acknowledged(events[-1].event_id if events else 9_999)
 
 
 def tick(driven: Driven) -> on.Event:

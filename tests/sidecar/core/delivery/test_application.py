@@ -58,7 +58,7 @@ def test_a_partition_that_comes_back_begins_anew_in_another_ledger() -> None:
     assert driven.judge(0, 9, delivery_epoch=first) == []
 
 
-def test_when_a_revocation_is_lost_nobody_is_told_that_it_is_given_up() -> None:
+def test_a_revocation_that_ends_in_a_loss_is_not_released() -> None:
     driven = Driven().begin(0)
     driven.read(10)
     driven.revoke(0)
@@ -69,7 +69,7 @@ def test_when_a_revocation_is_lost_nobody_is_told_that_it_is_given_up() -> None:
 # ---------------------------------------------------------------------------------------------- coming and going
 
 
-def test_what_is_assigned_while_nobody_is_there_is_held_read_ahead_and_told_later() -> None:
+def test_partitions_assigned_without_an_application_are_prefetched_and_announced_later() -> None:
     driven = Driven()
     assert names(driven.assign(0)) == ["FetchCommitted"]
     assert names(driven.find(5)) == ["Fetch"]
@@ -79,19 +79,19 @@ def test_what_is_assigned_while_nobody_is_there_is_held_read_ahead_and_told_late
     assert delivered(driven.acknowledge()) == [(0, 5, 9)]
 
 
-def test_an_application_is_told_of_everything_held_by_tenure() -> None:
+def test_an_application_is_notified_of_all_owned_partitions_by_tenure() -> None:
     driven = Driven()
     driven.assign(0, 1)
     driven.assign(2)
     driven.attach()
-    told = driven.all(do.AssignmentEvent)
-    assert [(tell.partitions, tell.tenure and tell.tenure.number) for tell in told] == [
+    events = driven.all(do.AssignmentEvent)
+    assert [(event.partitions, event.tenure and event.tenure.number) for event in events] == [
         (some(0, 1), 1),
         (some(2), 2),
     ]
 
 
-def test_an_assignment_of_nothing_is_told_too_for_its_generation() -> None:
+def test_an_empty_assignment_is_announced_too_for_its_generation() -> None:
     driven = Driven().begin(0)
     assert names(driven.assign()) == ["ASSIGNED"]
     assert driven.last(do.AssignmentEvent).tenure == Tenure(2, "me", 2, 7)
@@ -125,7 +125,7 @@ def test_one_that_went_in_good_order_is_charged_with_nothing() -> None:
     assert driven.last(do.Deliver).dispatch.deliveries == 1
 
 
-def test_another_application_is_told_nothing_of_what_the_one_before_let_go() -> None:
+def test_another_application_is_not_notified_of_what_the_former_one_released() -> None:
     driven = Driven().begin(0, 1)
     driven.revoke(0)
     driven.detach()
@@ -250,7 +250,7 @@ def test_nothing_of_a_paused_partition_is_handed_out_until_it_goes_on() -> None:
     assert [answer.request for answer in driven.all(do.Answer)] == [1, 2]
 
 
-def test_who_pauses_what_it_does_not_have_is_told() -> None:
+def test_a_pause_of_partitions_that_are_not_assigned_is_an_error() -> None:
     driven = Driven().begin(0)
     driven.step(on.PauseRequested(1, some(0, 9)))
     assert driven.answers(1)[0].errors == {one(9): pb.UNKNOWN_TOPIC_OR_PARTITION}

@@ -1,4 +1,4 @@
-"""What records cost: with partitions in order, a batch costs the same whatever it holds and however many are held."""
+"""Costs of records: with partitions in order, a batch costs the same however many records it has and partitions are owned."""
 
 import sys
 from types import FrameType

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: nothing is lost, nothing is committed too early, everybody is answered."""
+"""In every order of events nothing is lost, nothing is committed too early, and each request is answered."""
 
 from collections.abc import Callable
 from random import Random

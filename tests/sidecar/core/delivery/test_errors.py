@@ -25,7 +25,7 @@ def without_offsets(*numbers: int) -> Driven:
     return driven
 
 
-def test_it_is_told_when_it_has_acknowledged_the_partitions_and_not_before() -> None:
+def test_an_error_is_reported_after_the_acknowledgement_of_the_partitions_and_not_before() -> None:
     driven = without_offsets(0, 1)
     assert errors(driven) == []
     driven.acknowledge()
@@ -35,7 +35,7 @@ def test_it_is_told_when_it_has_acknowledged_the_partitions_and_not_before() -> 
     assert "seek" in error.message
 
 
-def test_a_seek_before_the_acknowledgement_settles_it_and_nothing_is_told() -> None:
+def test_a_seek_before_the_acknowledgement_settles_it_and_nothing_is_reported() -> None:
     driven = without_offsets(0)
     assigned = driven.last(do.AssignmentEvent).event_id
     driven.seek(5, 0)
@@ -66,7 +66,7 @@ def test_the_other_partitions_go_on() -> None:
     assert {each.partition for each in driven.all(do.Deliver)} == some(1)
 
 
-def test_an_expired_offset_is_told_once_per_occurrence() -> None:
+def test_an_expired_offset_is_reported_once_per_occurrence() -> None:
     driven = Driven(on_offset_expired=Reset.NONE).begin(0, offset=7)
     for occurrences in (1, 2):
         driven.fail_read(on.FetchError.OUT_OF_RANGE)
@@ -83,7 +83,7 @@ def test_an_expired_offset_is_told_once_per_occurrence() -> None:
         (on.FetchError.CORRUPT, ErrorKind.CORRUPT_RECORD),
     ],
 )
-def test_what_is_tried_again_is_told_once_until_it_has_passed(
+def test_an_error_under_retry_is_reported_once_until_it_has_passed(
     fetch_error: on.FetchError, kind: ErrorKind
 ) -> None:
     driven = Driven().begin(0)
@@ -104,15 +104,15 @@ def test_a_log_that_cannot_be_reached_is_no_error_of_a_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "refused", "told"),
+    ("problem", "refused", "reported"),
     [
         ("", False, [(ErrorKind.UNKNOWN_TOPIC, [0])]),
         ("topic orders is not for us", True, [(ErrorKind.TOPIC_AUTHORIZATION, [0])]),
         ("nobody answers", False, []),
     ],
 )
-def test_a_look_up_that_fails_is_told_where_the_application_can_react(
-    problem: str, refused: bool, told: list[tuple[ErrorKind, list[int]]]
+def test_a_failed_lookup_is_reported_where_the_application_can_react(
+    problem: str, refused: bool, reported: list[tuple[ErrorKind, list[int]]]
 ) -> None:
     driven = Driven(initial_offset=Reset.EARLIEST)
     driven.attach()
@@ -120,10 +120,10 @@ def test_a_look_up_that_fails_is_told_where_the_application_can_react(
     driven.acknowledge()
     driven.find(-1)
     driven.step(on.OffsetsListed(driven.last(do.ListOffsets).request, {}, problem, refused))
-    assert errors(driven) == told
+    assert errors(driven) == reported
 
 
-def test_offsets_that_may_not_be_read_are_told() -> None:
+def test_denied_access_to_offsets_is_reported() -> None:
     driven = Driven()
     driven.attach()
     driven.assign(0)
@@ -134,7 +134,7 @@ def test_offsets_that_may_not_be_read_are_told() -> None:
     assert errors(driven) == [(ErrorKind.GROUP_AUTHORIZATION, [0])]
 
 
-def test_the_next_application_is_told_as_well() -> None:
+def test_errors_are_reported_to_the_next_application_too() -> None:
     driven = without_offsets(0)
     driven.acknowledge()
     driven.detach()
@@ -147,11 +147,11 @@ def test_a_partition_shows_what_is_wrong_with_it_until_that_is_over() -> None:
     driven = Driven(on_offset_expired=Reset.NONE).begin(0, offset=7)
     assert driven.delivery.partitions[one()].problem == ""
     driven.fail_read(on.FetchError.UNKNOWN_TOPIC)
-    assert "tried again" in driven.delivery.partitions[one()].problem
+    assert "retrying" in driven.delivery.partitions[one()].problem
     driven.pass_time(1_000)
     driven.read(0)
     assert driven.delivery.partitions[one()].problem == ""
     driven.fail_read(on.FetchError.OUT_OF_RANGE)
-    assert "does not know where to read on" in driven.delivery.partitions[one()].problem
+    assert "has no position to read from" in driven.delivery.partitions[one()].problem
     driven.commit_asked({0: 9})
     assert driven.delivery.partitions[one()].problem == ""

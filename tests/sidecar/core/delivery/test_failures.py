@@ -67,7 +67,7 @@ def test_a_dead_letter_is_written_before_the_commit_passes_it() -> None:
     assert committed(driven.last(do.Commit)) == {0: 5}
 
 
-def test_a_letter_that_cannot_be_written_is_tried_again_and_that_is_said_once() -> None:
+def test_a_dead_letter_that_cannot_be_written_is_retried_and_reported_once() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
@@ -82,7 +82,7 @@ def test_a_letter_that_cannot_be_written_is_tried_again_and_that_is_said_once() 
     assert problems[0].partitions == [one()]
 
 
-def test_a_revocation_waits_for_the_letters() -> None:
+def test_a_revocation_waits_for_the_dead_letters() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
@@ -92,7 +92,7 @@ def test_a_revocation_waits_for_the_letters() -> None:
     assert committed(driven.last(do.Commit)) == {0: 1}
 
 
-def test_a_revocation_leaves_a_letter_that_cannot_be_written_to_the_next_owner() -> None:
+def test_a_revocation_leaves_a_dead_letter_that_cannot_be_written_to_the_next_owner() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
@@ -103,7 +103,7 @@ def test_a_revocation_leaves_a_letter_that_cannot_be_written_to_the_next_owner()
     assert committed(driven.last(do.Commit)) == {0: 0}
 
 
-def test_a_letter_of_what_is_lost_changes_nothing() -> None:
+def test_a_dead_letter_of_a_lost_partition_changes_nothing() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
@@ -117,9 +117,9 @@ def test_after_its_last_retry_a_record_stops_its_partition_and_that_is_said() ->
     driven.judge(0, verdict=Verdict.RETRY)
     driven.pass_time(100)
     assert "Problem" in names(driven.judge(0, verdict=Verdict.RETRY))
-    sentence = driven.last(do.Problem).message
-    assert driven.delivery.partitions[one()].stopped == sentence
-    assert "offset 0" in sentence
+    message = driven.last(do.Problem).message
+    assert driven.delivery.partitions[one()].stopped == message
+    assert "offset 0" in message
     assert delivered(driven.pass_time(100_000)) == []
     assert delivered(driven.read(5, 1)) == [(1, 0, 5)]
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_read_stops_its_partition_alone_until_it_is_deleted() -> 
 
 
 def unreadable(driven: Driven, number: int = 0) -> on.ReadFailed:
-    """Five offsets that nobody can read, from where the partition is read."""
+    """Return five offsets that cannot be decoded, from the offset of the fetch on."""
     fetch = driven.fetch_of(number)
     kept = Batch(fetch.offset, 1, 10, object(), [None])
     poison = on.Unreadable(kept, fetch.offset + 5, "it cannot be read")
@@ -267,7 +267,7 @@ def test_without_a_dead_letter_topic_a_batch_that_cannot_be_read_is_waited_for_u
     assert driven.delivery.partitions[one()].stopped == ""
 
 
-def test_partitions_with_the_same_problem_are_told_together() -> None:
+def test_partitions_with_the_same_problem_are_reported_together() -> None:
     driven = Driven()
     driven.assign(0, 1)
     driven.find(error=pb.GROUP_AUTHORIZATION_FAILED)
@@ -310,7 +310,7 @@ def test_one_partitions_error_concerns_no_other() -> None:
     assert committed(driven.last(do.Commit)) == {0: 1}
 
 
-def test_letters_go_to_the_topic_of_now() -> None:
+def test_dead_letters_go_to_the_present_topic() -> None:
     driven = Driven(dead_letter_topic="ordres.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)
@@ -330,7 +330,7 @@ def test_when_there_is_no_dead_letter_topic_any_more_the_record_comes_again() ->
     assert delivered(driven.read(1)) == [(0, 0, 1)]
 
 
-def test_a_letter_that_the_owner_has_decided_about_is_waited_for_no_more() -> None:
+def test_a_dead_letter_of_a_record_that_was_settled_is_not_waited_for() -> None:
     driven = Driven(dead_letter_topic="orders.dlq").begin(0)
     driven.read(1)
     driven.judge(0, verdict=Verdict.DEAD_LETTER)

@@ -1,4 +1,4 @@
-"""Where partitions begin, and what is done when that is not in the log."""
+"""Initial positions of partitions, and positions that are no longer in the log."""
 
 from dataclasses import replace
 
@@ -81,9 +81,9 @@ def test_where_nothing_is_committed_and_nothing_is_set_it_stops_and_says_so() ->
     driven = Driven(initial_offset=Reset.NONE)
     driven.assign(0)
     assert names(driven.find(-1)) == ["Problem"]
-    sentence = driven.delivery.partitions[one()].stopped
-    assert GROUP in sentence
-    assert "seek" in sentence
+    message = driven.delivery.partitions[one()].stopped
+    assert GROUP in message
+    assert "seek" in message
 
 
 def test_what_has_stopped_at_its_beginning_goes_on_when_somebody_says_where() -> None:

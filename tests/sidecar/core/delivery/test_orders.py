@@ -1,4 +1,4 @@
-"""What those who run it order: drains, suspensions, other settings, rates; and applications that read by themselves."""
+"""Orders of Fleet: drains, suspensions, other settings, rates; and applications that fetch records themselves."""
 
 import pytest
 
@@ -20,12 +20,12 @@ from tests.sidecar.core.delivery.driven import (
     one,
     with_settings,
 )
-from tests.sidecar.core.ledger.desk import said_beyond
+from tests.sidecar.core.ledger.steps import completed_ahead_of
 
 # ---------------------------------------------------------------------------------------------- drains
 
 
-def test_a_drain_hands_out_nothing_more_commits_what_is_done_and_says_when() -> None:
+def test_a_drain_stops_dispatch_commits_what_is_done_and_reports_its_end() -> None:
     driven = Driven().begin(0, credit=5)
     driven.read(10)
     driven.credit(5)
@@ -63,7 +63,7 @@ def test_a_drain_does_not_wait_for_a_dead_letter_that_cannot_be_written(draining
     assert committed(driven.last(do.Commit)) == {0: 1}
 
 
-def test_whoever_drains_twice_is_told_twice() -> None:
+def test_two_drains_are_answered_twice() -> None:
     driven = Driven()
     assert driven.step(on.Drain(driven.now_ms + 30_000)) == [do.Drained(0)]
     assert driven.step(on.Drain(driven.now_ms + 60_000)) == [do.Drained(0)]
@@ -97,17 +97,17 @@ def test_a_drain_says_what_is_done_behind_a_gap() -> None:
     driven.judge(1, 1, Verdict.RETRY)
     driven.answer_commit()
     offset = offset_of(driven.last(do.Commit))
-    assert (offset.offset, said_beyond(offset.metadata)) == (0, {2, 3})
+    assert (offset.offset, completed_ahead_of(offset.metadata)) == (0, {2, 3})
 
 
-def test_a_coordinator_that_refuses_that_for_its_length_is_told_less() -> None:
+def test_a_coordinator_that_refuses_long_metadata_gets_less() -> None:
     driven = side_by_side(4)
     driven.judge(2, 3)
     driven.step(on.Drain(driven.now_ms + 30_000))
     driven.judge(0, 0, Verdict.RETRY)
     driven.judge(1, 1, Verdict.RETRY)
     driven.answer_commit()
-    assert said_beyond(offset_of(driven.last(do.Commit)).metadata) == {2, 3}
+    assert completed_ahead_of(offset_of(driven.last(do.Commit)).metadata) == {2, 3}
     driven.answer_commit(pb.OFFSET_METADATA_TOO_LARGE)
     driven.pass_time(1_000)
     offset = offset_of(driven.last(do.Commit))
@@ -117,7 +117,7 @@ def test_a_coordinator_that_refuses_that_for_its_length_is_told_less() -> None:
 
 
 def side_by_side(records: int) -> Driven:
-    """They are in hand, in no order."""
+    """Records are in flight without an order."""
     driven = Driven(rules=Rules(ordering=Ordering.UNORDERED)).begin(0)
     driven.read(records)
     return driven

@@ -29,10 +29,10 @@ def gone() -> Driven:
 
 def test_who_gives_no_verdict_in_time_loses_its_partitions_and_it_is_said_why() -> None:
     driven = hung()
-    sentence = driven.last(do.Leave).reason
-    assert "orders-0" in sentence
-    assert driven.delivery.readiness == sentence
-    assert driven.last(do.Problem).message == sentence
+    message = driven.last(do.Leave).reason
+    assert "orders-0" in message
+    assert driven.delivery.readiness == message
+    assert driven.last(do.Problem).message == message
 
 
 def test_each_verdict_gives_time_again() -> None:
@@ -101,12 +101,12 @@ def test_who_does_not_acknowledge_its_partitions_loses_them() -> None:
     driven = Driven()
     driven.attach()
     driven.assign(0)
-    told = driven.last(do.AssignmentEvent).event_id
+    event_id = driven.last(do.AssignmentEvent).event_id
     driven.find(0)
     assert "Leave" in names(driven.pass_time(PROCESSING_MS))
     driven.lose(0)
     assert driven.step(on.LeftGroup()) == []
-    assert names(driven.acknowledge(told)) == ["Rejoin"]
+    assert names(driven.acknowledge(event_id)) == ["Rejoin"]
 
 
 def test_nobody_attached_and_records_waiting_is_no_progress_either() -> None:

@@ -1,4 +1,4 @@
-"""What an application asks for: commits, seeks; and what the group's owner does: resets."""
+"""Requests of the application (commits, seeks) and of the group's operator (resets)."""
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
@@ -92,14 +92,14 @@ def test_an_offset_that_is_named_is_a_verdict_on_all_before_it() -> None:
     assert committed(driven.last(do.Commit)) == {0: 8}
 
 
-def test_an_application_may_commit_a_lower_offset_than_before_and_its_own_words() -> None:
+def test_an_application_may_commit_a_lower_offset_than_before_and_its_own_metadata() -> None:
     driven = Driven().begin(0, offset=50, commits_itself=True)
     driven.commit_asked({0: 20}, metadata="mine")
     offset = offset_of(driven.last(do.Commit))
     assert (offset.offset, offset.metadata) == (20, "mine")
 
 
-def test_without_words_of_its_own_the_mark_stays() -> None:
+def test_without_metadata_of_its_own_that_of_the_sidecar_stays() -> None:
     driven = Driven().begin(0)
     driven.read(10)
     driven.commit_asked({0: 7})
@@ -391,7 +391,7 @@ def test_an_answer_says_what_is_wrong_and_what_to_do() -> None:
     driven = Driven().begin(0)
     (answer,) = driven.answers(driven.seek(5, 8, 9))
     assert answer.message == (
-        "orders-8 and 1 more: UNKNOWN_TOPIC_OR_PARTITION, it is not there, or not assigned: see what is"
+        "orders-8 and 1 more: UNKNOWN_TOPIC_OR_PARTITION, it does not exist or is not assigned to this member: check the assignment"
     )
     (answer,) = driven.answers(driven.seek(5, 0))
     assert answer.message == ""

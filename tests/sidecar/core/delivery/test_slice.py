@@ -194,15 +194,15 @@ def test_with_nobody_attached_it_commits_and_gives_up_at_once() -> None:
     assert names(driven.answer_commit()) == ["ReleasePartitions"]
 
 
-def test_what_is_assigned_is_told_after_everything_revoked_was_settled() -> None:
+def test_an_assignment_is_announced_after_all_revocations_were_settled() -> None:
     driven = Driven().begin(0)
     driven.revoke(0)
     driven.acknowledge()
     driven.answer_commit()
     driven.revoked(0)
     driven.assign(1)
-    told = [(tell.kind.name, tell.partitions) for tell in driven.all(do.AssignmentEvent)]
-    assert told == [
+    events = [(event.kind.name, event.partitions) for event in driven.all(do.AssignmentEvent)]
+    assert events == [
         ("ASSIGNED", some(0)),
         ("REVOKING", some(0)),
         ("REVOKED", some(0)),

@@ -12,7 +12,7 @@ from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 from tests.sidecar.core.delivery.driven import with_settings
 from tests.sidecar.core.delivery.log import HeldRecords, Log
-from tests.sidecar.core.ledger.desk import said_beyond
+from tests.sidecar.core.ledger.steps import completed_ahead_of
 
 PARTITIONS = [Partition("orders", number) for number in range(3)]
 REVOKE_MS = 20_000
@@ -29,7 +29,7 @@ Call = do.FetchCommitted | do.ListOffsets | do.Commit | do.Fetch | do.WriteDeadL
 
 
 class World:
-    """Checks each action; what it waits for comes when somebody says so."""
+    """World of one delivery core: checks each action; outcomes come when the test draws them."""
 
     def __init__(self, config: DeliveryConfig) -> None:
         self.delivery = Delivery(config)
@@ -51,7 +51,7 @@ class World:
         self.credit = 0
         self.to_acknowledge: list[do.AssignmentEvent] = []
         self.may_deliver: set[Partition] = set()
-        self.hands: dict[int, HeldRecords] = {}
+        self.records: dict[int, HeldRecords] = {}
         # Of ledgers that are gone: verdicts on these change nothing.
         self.late: dict[int, HeldRecords] = {}
         self.delivery_epochs: dict[Partition, int] = {}
@@ -102,12 +102,12 @@ class World:
         config = self.delivery.config
         assert self.credit >= 0, "more was handed out than there was credit for"
         lanes = 0
-        for hands in self.hands.values():
-            assert len(hands.offsets) <= self.rules.in_flight_max
+        for records in self.records.values():
+            assert len(records.offsets) <= self.rules.in_flight_max
             in_order = self.rules.ordering is Ordering.PARTITION
-            lanes += bool(hands.offsets) if in_order else len(hands.offsets)
+            lanes += bool(records.offsets) if in_order else len(records.offsets)
             if self.rules.ordering is Ordering.KEY:
-                keys = [key for key in hands.offsets.values() if key is not None]
+                keys = [key for key in records.offsets.values() if key is not None]
                 assert len(keys) == len(set(keys)), "two records of a key are in hand"
         assert lanes <= config.concurrency
         assert set(self.delivery.held) == set(self.held)
@@ -125,7 +125,7 @@ class World:
                     if not isinstance(call, do.Fetch) or call.delivery_epoch != delivery_epoch
                 ]
             case do.AssignmentEvent():
-                self._told(action)
+                self._on_assignment_event(action)
             case do.Deliver():
                 self._delivered(action)
             case do.Answer():
@@ -164,9 +164,9 @@ class World:
 
     def _void(self, partitions: Collection[Partition]) -> None:
         """Verdicts on what is in hand of these change nothing any more."""
-        for number, hands in list(self.hands.items()):
-            if hands.partition in partitions:
-                self.late[number] = self.hands.pop(number)
+        for number, records in list(self.records.items()):
+            if records.partition in partitions:
+                self.late[number] = self.records.pop(number)
 
     def _check_commit(self, commit: do.Commit) -> None:
         for call in self.calls:
@@ -178,36 +178,36 @@ class World:
                 "it commits what is not done"
             )
 
-    def _told(self, tell: do.AssignmentEvent) -> None:
+    def _on_assignment_event(self, notice: do.AssignmentEvent) -> None:
         assert self.is_attached
-        if tell.kind is not do.Kind.REVOKED:
-            self.to_acknowledge.append(tell)
-        if tell.kind is do.Kind.ASSIGNED:
-            assert not tell.partitions & self.may_deliver
+        if notice.kind is not do.Kind.REVOKED:
+            self.to_acknowledge.append(notice)
+        if notice.kind is do.Kind.ASSIGNED:
+            assert not notice.partitions & self.may_deliver
             going = {each for partitions, _ in self.revocations.values() for each in partitions}
-            assert not tell.partitions & going
+            assert not notice.partitions & going
             assert self.is_new or not going, "what is revoked is settled before anything is assigned"
         else:
-            self.may_deliver -= tell.partitions
-        if tell.kind is do.Kind.LOST or tell.kind is do.Kind.REVOKED:
-            self._void(tell.partitions)
+            self.may_deliver -= notice.partitions
+        if notice.kind is do.Kind.LOST or notice.kind is do.Kind.REVOKED:
+            self._void(notice.partitions)
 
     def _delivered(self, deliver: do.Deliver) -> None:
         assert deliver.partition in self.may_deliver, "it was not acknowledged, or is going, or gone"
         assert self.held[deliver.partition] == deliver.tenure
         assert self.delivery_epochs[deliver.partition] == deliver.delivery_epoch
-        hands = self.hands.setdefault(deliver.delivery_epoch, HeldRecords(deliver.partition))
+        records = self.records.setdefault(deliver.delivery_epoch, HeldRecords(deliver.partition))
         log = self.logs[deliver.partition]
         for batch_slice in deliver.dispatch.slices:
             for offset in range(batch_slice.first, batch_slice.end):
-                assert offset not in hands.offsets, "it is in hand already"
+                assert offset not in records.offsets, "it is in hand already"
                 # A reset may be committed already that is still to be heard of.
                 has_verdict = offset in log.done and offset not in log.may_come_again
                 assert not has_verdict or offset < max(log.wanted, default=0), "it has its verdict"
                 keys = batch_slice.batch.keys
-                hands.offsets[offset] = None if keys is None else keys[offset - batch_slice.batch.first]
+                records.offsets[offset] = None if keys is None else keys[offset - batch_slice.batch.first]
         if self.rules.ordering is Ordering.PARTITION:
-            assert list(hands.offsets) == sorted(hands.offsets), "records came out of order"
+            assert list(records.offsets) == sorted(records.offsets), "records came out of order"
         self.credit -= deliver.dispatch.count
 
     def _answered(self, answer: do.Answer) -> None:
@@ -295,7 +295,7 @@ class World:
         stored = {partition: self.logs[partition].stored for partition in call.partitions}
         for partition, each in stored.items():
             if self.finds.get(partition) == call.request and error == pb.NONE:
-                self.logs[partition].found = said_beyond(each.metadata)
+                self.logs[partition].found = completed_ahead_of(each.metadata)
         self.step(on.CommittedFetched(call.request, error, stored if error == pb.NONE else {}))
 
     def _list_offsets(self, call: do.ListOffsets, error: pb.ErrorCode.ValueType) -> None:
@@ -376,7 +376,7 @@ class World:
             self.is_attached = False
             self.to_acknowledge.clear()
             self.may_deliver.clear()
-            self.hands.clear()
+            self.records.clear()
             self.late.clear()
             self.step(on.Detached(self.session, clean))
 
@@ -389,24 +389,24 @@ class World:
         """The oldest event that is not."""
         if not self.to_acknowledge:
             return
-        tell = self.to_acknowledge.pop(0)
-        if tell.kind is do.Kind.ASSIGNED:
+        notice = self.to_acknowledge.pop(0)
+        if notice.kind is do.Kind.ASSIGNED:
             going = {each for partitions, _ in self.revocations.values() for each in partitions}
-            mine = {each for each in tell.partitions if self.held.get(each) == tell.tenure}
+            mine = {each for each in notice.partitions if self.held.get(each) == notice.tenure}
             self.may_deliver |= mine - going
-        if tell.kind is do.Kind.REVOKING:
-            for number, hands in list(self.hands.items()):
-                if hands.partition in tell.partitions:
-                    del self.hands[number]
-        self.step(on.Acknowledged(tell.event_id))
+        if notice.kind is do.Kind.REVOKING:
+            for number, records in list(self.records.items()):
+                if records.partition in notice.partitions:
+                    del self.records[number]
+        self.step(on.Acknowledged(notice.event_id))
 
     def judge(self, which: int, verdict: Verdict, how_many: int = 1) -> None:
         """From the first on that is in hand of one ledger."""
-        hands = {number: each for number, each in (self.hands | self.late).items() if each.offsets}
-        if not hands:
+        records = {number: each for number, each in (self.records | self.late).items() if each.offsets}
+        if not records:
             return
-        number = sorted(hands)[which % len(hands)]
-        mine = hands[number]
+        number = sorted(records)[which % len(records)]
+        mine = records[number]
         offsets = sorted(mine.offsets)
         partition_state = which % len(offsets)
         first = last = offsets[partition_state]
@@ -416,7 +416,7 @@ class World:
         self._judge(number, mine, first, last, verdict)
 
     def _judge(self, number: int, mine: HeldRecords, first: int, last: int, verdict: Verdict) -> None:
-        is_late = number not in self.hands
+        is_late = number not in self.records
         for offset in range(first, last + 1):
             mine.offsets.pop(offset, None)
         if verdict is Verdict.RETRY and self.rules.ordering is Ordering.PARTITION:
@@ -455,9 +455,9 @@ class World:
         if partition in self.held:
             log.wanted.add(offset)
             log.done |= set(range(offset))
-            for hands in self.hands.values():
-                if hands.partition == partition:
-                    hands.offsets = {each: key for each, key in hands.offsets.items() if each >= offset}
+            for records in self.records.values():
+                if records.partition == partition:
+                    records.offsets = {each: key for each, key in records.offsets.items() if each >= offset}
         self.ask(lambda request: on.CommitRequested(request, {partition: on.RequestedOffset(offset)}))
 
     def seek(self, partition: Partition, offset: int) -> None:
@@ -467,10 +467,10 @@ class World:
         offset = max(log.start, min(offset, log.end))
         log.decide_below(offset)
         log.is_sought = True
-        for number, hands in list(self.hands.items()):
-            if hands.partition == partition:
+        for number, records in list(self.records.items()):
+            if records.partition == partition:
                 # The application drops what is void, and says nothing of it.
-                del self.hands[number]
+                del self.records[number]
         self.ask(lambda request: on.SeekRequested(request, {partition: offset}))
 
     def reset(self, partition: Partition, offset: int) -> None:

@@ -13,13 +13,13 @@ from rota_sidecar.core.ledger.rules import Rules, Verdict
 
 
 class Is(Enum):
-    """Where a record is."""
+    """State of a record."""
 
     FRESH = "never handed out"
     HELD = "in hand"
     BACK = "to be handed out again"
     WAITING = "to be handed out again, later"
-    DOOMED = "failed for good"
+    EXHAUSTED = "failed permanently"
     DONE = "done"
 
 
@@ -69,17 +69,17 @@ class Naive:
 
     @property
     def low(self) -> int:
-        """What is to be committed."""
+        """Return the offset to commit."""
         return next(iter(self.undone), self.position)
 
-    def is_loner(self, offset: int) -> bool:
+    def is_isolated(self, offset: int) -> bool:
         record = self.records[offset]
         return record.crashes > 0 and record.failed > self.rules.retries
 
     # ------------------------------------------------------------------------------------------ what may go
 
     def ready(self, now_ms: int) -> list[int]:
-        """What may go out, the first ones first."""
+        """Return the offsets that may be dispatched, in ascending order."""
         for record in self.records.values():
             if record.where is Is.WAITING and record.due_ms <= now_ms:
                 record.where = Is.BACK
@@ -88,9 +88,9 @@ class Naive:
             self._in_order(window) if self.rules.ordering is Ordering.PARTITION else self._lanes(window)
         )
         if self.rules.ordering is Ordering.PARTITION:
-            isolated_records = [at for at, offset in enumerate(found) if self.is_loner(offset)]
+            isolated_records = [at for at, offset in enumerate(found) if self.is_isolated(offset)]
             return found[: max(1, isolated_records[0])] if isolated_records else found
-        return [offset for offset in found if self.is_loner(offset)][:1] or found
+        return [offset for offset in found if self.is_isolated(offset)][:1] or found
 
     def _in_order(self, window: Sequence[int]) -> Iterator[int]:
         for offset in window:
@@ -104,7 +104,7 @@ class Naive:
                     yield offset
                     if not self.rules.takes_many:
                         return
-                case Is.DOOMED | Is.DONE:
+                case Is.EXHAUSTED | Is.DONE:
                     pass
 
     def _lanes(self, window: Sequence[int]) -> Iterator[int]:
@@ -128,19 +128,19 @@ class Naive:
     # ------------------------------------------------------------------------------------------ verdicts
 
     def accepts(self, first: int, last: int, verdict: Verdict) -> bool:
-        """Whether that verdict can be given."""
+        """Return True if that verdict is valid."""
         inside = [offset for offset in self.keys if first <= offset <= last]
         if first < self.start or (first != last and verdict in (Verdict.RETRY, Verdict.DEAD_LETTER)):
             return False
         records = [self.records.get(offset) for offset in inside]
         if first == last and verdict is Verdict.SKIP and not self.rules.has_dead_letters:
-            return bool(records) and records[0] is not None and records[0].where in (Is.HELD, Is.DOOMED)
+            return bool(records) and records[0] is not None and records[0].where in (Is.HELD, Is.EXHAUSTED)
         return (
             bool(records) and last < self.position and all(each and each.where is Is.HELD for each in records)
         )
 
     def judge(self, first: int, last: int, verdict: Verdict, due_ms: int) -> list[int]:
-        """What is done by that; `due_ms`: when a record goes out again."""
+        """Apply a verdict; `due_ms`: the time of a record's next delivery."""
         inside = [offset for offset in self.records if first <= offset <= last]
         match verdict:
             case Verdict.ACK | Verdict.SKIP:
@@ -148,13 +148,13 @@ class Naive:
                     self.records[offset].where = Is.DONE
                 return inside
             case Verdict.DEAD_LETTER:
-                self.records[first].where = Is.DOOMED
+                self.records[first].where = Is.EXHAUSTED
                 self.records[first].is_buried = True
             case Verdict.RETRY:
                 record = self.records[first]
                 record.retries += 1
                 record.due_ms = due_ms
-                record.where = Is.DOOMED if record.retries > self.rules.retries else Is.WAITING
+                record.where = Is.EXHAUSTED if record.retries > self.rules.retries else Is.WAITING
                 if self.rules.ordering is Ordering.PARTITION:
                     self._return(first)
         return []
@@ -165,7 +165,7 @@ class Naive:
                 self.records[offset].where = Is.BACK
 
     def settle_below(self, offset: int) -> list[int]:
-        """What is done by that."""
+        """Apply the end of the application."""
         before = self.undone
         self.read(offset)
         for each in self.records:
@@ -182,7 +182,7 @@ class Naive:
             record = self.records[offset]
             record.crashes += 1
             if record.was_alone and record.failed > self.rules.retries:
-                record.where = Is.DOOMED
+                record.where = Is.EXHAUSTED
 
     def inherit(self, start: int, retries: int, crashes: int, *, alone: bool) -> None:
         """The record at the start comes with that."""
@@ -191,4 +191,4 @@ class Naive:
             record.retries, record.crashes = retries, crashes
             record.where = Is.BACK if record.failed else Is.FRESH
             if crashes and alone and record.failed > self.rules.retries:
-                record.where = Is.DOOMED
+                record.where = Is.EXHAUSTED

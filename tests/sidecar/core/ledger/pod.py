@@ -20,7 +20,7 @@ WORKERS = 16
 
 @dataclass(frozen=True)
 class Case:
-    """Who dies of what."""
+    """Records that crash their application."""
 
     ordering: Ordering
     # The sidecar too; else the application alone.
@@ -30,7 +30,7 @@ class Case:
 
 
 class Pod:
-    """What becomes of it."""
+    """Outcome of a run."""
 
     def __init__(self, case: Case, seed: int) -> None:
         self.case = case
@@ -57,7 +57,7 @@ class Pod:
         self._restart()
 
     def _restart(self) -> None:
-        """What the application has, and what it has done and not said yet."""
+        """Records of the application, and those that it completed without a verdict so far."""
         self.held: list[tuple[int, int]] = []
         self.unsaid: list[tuple[int, int]] = []
         self.quiet: Ledger | None = None

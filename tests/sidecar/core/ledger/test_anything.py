@@ -14,14 +14,14 @@ MET_MIN = 10
 
 
 @pytest.fixture
-def short_caution(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes to an end in a small world."""
+def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the probe, so that it ends in a small world."""
     monkeypatch.setattr(poison_probe, "SINGLES", 3)
     monkeypatch.setattr(poison_probe, "GROUP", 2)
     monkeypatch.setattr(poison_probe, "GROUP_MAX", 4)
 
 
-@pytest.mark.usefixtures("short_caution")
+@pytest.mark.usefixtures("short_probe")
 @pytest.mark.soak("ledger")
 def test_no_record_is_lost_or_twice_in_hand_or_committed_before_its_verdict(
     seed: int, report: list[str]

@@ -1,11 +1,11 @@
-"""What is committed: never past a record without a final verdict, and past everything that is none."""
+"""Commit points: never past a record without a final verdict, and past all others."""
 
 import pytest
 
 from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
-from tests.sidecar.core.ledger.desk import (
+from tests.sidecar.core.ledger.steps import (
     BY_KEY,
     IN_ORDER,
     UNORDERED,
@@ -74,29 +74,29 @@ def test_records_before_the_position_are_passed_over_though_their_batch_is_read(
 def test_one_verdict_for_many_is_for_all_between_them_or_for_none() -> None:
     ledger = opened(IN_ORDER, batch(0, 3), batch(10, 3))
     take(ledger, 5)
-    assert "12 was never handed out" in refused(ledger, 0, 12)
+    assert "12 was never delivered" in refused(ledger, 0, 12)
     assert ledger.judge(1, 10, Verdict.ACK, 0).settled == 3
-    assert "offset 1 is done already" in refused(ledger, 0, 11)
+    assert "offset 1 is already done" in refused(ledger, 0, 11)
 
 
 def test_a_verdict_on_what_is_not_in_hand_is_refused() -> None:
     ledger = opened(Rules(has_dead_letters=True), batch(0, 4), batch(10, 2))
-    assert "offset 0 was never handed out" in refused(ledger, 0)
+    assert "offset 0 was never delivered" in refused(ledger, 0)
     take(ledger, 4)
     ack(ledger, 0)
     retry(ledger, 2, after_ms=100)
     bury(ledger, 1)
-    assert "offset 0 is done already" in refused(ledger, 0)
-    assert "offset 1 has a verdict already" in refused(ledger, 1)
-    assert "offset 2 is to be handed out again" in refused(ledger, 2)
-    assert "offset 3 is to be handed out again" in refused(ledger, 3)
+    assert "offset 0 is already done" in refused(ledger, 0)
+    assert "offset 1 already has a verdict" in refused(ledger, 1)
+    assert "offset 2 will be delivered again" in refused(ledger, 2)
+    assert "offset 3 will be delivered again" in refused(ledger, 3)
     assert "no record at offset 7" in refused(ledger, 7)
-    assert "offset 12 was never handed out" in refused(ledger, 12)
-    assert "the last offset lies before the first" in refused(ledger, 3, 2)
+    assert "offset 12 was never delivered" in refused(ledger, 12)
+    assert "the last offset is below the first" in refused(ledger, 3, 2)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD_LETTER])
-def test_only_good_news_may_be_told_of_many(verdict: Verdict) -> None:
+def test_only_ack_and_skip_may_name_several_records(verdict: Verdict) -> None:
     ledger = opened(IN_ORDER, batch(0, 4))
     take(ledger)
     assert "one record at a time" in refused(ledger, 0, 1, verdict)
@@ -108,11 +108,11 @@ def test_what_the_application_commits_by_itself_is_done_whatever_it_was(rules: R
     take(ledger, 2)
     ledger.settle_below(5, 0)
     assert (ledger.point.offset, ledger.in_flight, ledger.dispatch_position) == (5, 0, 5)
-    assert "done already" in refused(ledger, 0)
+    assert "already done" in refused(ledger, 0)
     assert take(ledger)[0] == 5
 
 
-def test_what_is_settled_beyond_the_position_is_not_read() -> None:
+def test_records_that_are_settled_after_the_position_are_not_fetched() -> None:
     ledger = opened(IN_ORDER, batch(0, 4))
     ledger.settle_below(10, 0)
     assert (ledger.position, ledger.point.offset, ledger.buffered_bytes) == (10, 10, 0)

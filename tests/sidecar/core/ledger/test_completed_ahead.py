@@ -1,4 +1,4 @@
-"""What is done beyond the offset of a clean commit does not come again; and it fits into the commit, whatever it is."""
+"""Offsets completed ahead of a clean commit are not delivered again, and always fit into the commit's metadata."""
 
 from dataclasses import replace
 
@@ -11,16 +11,16 @@ from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, 
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules
 from rota_sidecar.core.ledger.runs import Run, Runs
-from tests.sidecar.core.ledger.desk import (
+from tests.sidecar.core.ledger.steps import (
     BY_KEY,
     IN_ORDER,
     UNORDERED,
     ack,
     batch,
     commit,
+    completed_ahead_of,
     opened,
     read,
-    said_beyond,
     take,
 )
 
@@ -42,7 +42,7 @@ def test_offsets_are_read_as_they_were_written_as_far_as_they_fit(offsets: set[i
     assert len(commit_metadata.metadata) <= METADATA_MAX
     assert parse_commit_metadata(commit_metadata.metadata) == commit_metadata
     before = min(offsets, default=0) + completed_ahead.SPAN_MAX
-    assert said_beyond(commit_metadata.metadata) == {offset for offset in offsets if offset < before}
+    assert completed_ahead_of(commit_metadata.metadata) == {offset for offset in offsets if offset < before}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_who_is_cut_off_repeats_only_what_was_done_since_the_last_clean_stop(rul
     take(again)
     ack(again, 5)
     point = commit(again)
-    assert said_beyond(point.metadata) == {2, 3}
+    assert completed_ahead_of(point.metadata) == {2, 3}
     ack(again, 0, 1)
     assert again.point == CommitPoint(4, "rota:1:0:0:open")
 
@@ -88,7 +88,7 @@ def test_who_goes_on_after_a_clean_commit_says_it_on() -> None:
     take(ledger)
     ack(ledger, 2)
     ledger.committed(ledger.close())
-    assert said_beyond(ledger.point.metadata) == {2}
+    assert completed_ahead_of(ledger.point.metadata) == {2}
 
 
 def test_another_ordering_knows_it_too() -> None:
@@ -104,10 +104,10 @@ def test_gaps_of_the_log_and_of_what_was_done_lie_side_by_side() -> None:
     take(ledger)
     ack(ledger, 4, 5, 10, 12)
     commit_metadata = parse_commit_metadata(ledger.close().metadata)
-    assert said_beyond(commit_metadata.metadata) == {4, 5, 10, 12}
+    assert completed_ahead_of(commit_metadata.metadata) == {4, 5, 10, 12}
     after = opened(UNORDERED, batch(3, 3), start=3, commit_metadata=commit_metadata)
     assert after.close().offset == 3
-    assert said_beyond(after.close().metadata) == {4, 5, 10, 12}, "though all of it was not read again"
+    assert completed_ahead_of(after.close().metadata) == {4, 5, 10, 12}, "though all of it was not read again"
     read(after, batch(10, 3))
     assert after.buffered_bytes == 20
     assert take(after) == [3, 11]
@@ -120,10 +120,10 @@ def test_as_much_as_may_be_in_hand_fits() -> None:
     ack(ledger, *range(1, rules.in_flight_max, 2))
     point = ledger.close()
     assert len(point.metadata) <= METADATA_MAX
-    assert said_beyond(point.metadata) == set(range(1, rules.in_flight_max, 2))
+    assert completed_ahead_of(point.metadata) == set(range(1, rules.in_flight_max, 2))
 
 
-def test_a_coordinator_that_takes_no_long_metadata_is_told_less() -> None:
+def test_a_coordinator_that_takes_no_long_metadata_gets_less() -> None:
     ledger = opened(BY_KEY, batch(0, 4, "abcd"))
     take(ledger)
     ack(ledger, 2)

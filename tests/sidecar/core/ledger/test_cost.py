@@ -1,4 +1,4 @@
-"""What a record costs. Counted in steps of the interpreter, so that a busy machine changes nothing."""
+"""Cost of a record, counted in steps of the interpreter, so that a busy machine changes nothing."""
 
 import sys
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 import pytest
 
-from rota_sidecar.core.ledger import ledger as door
+from rota_sidecar.core.ledger import ledger as ledger_module
 from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
-from tests.sidecar.core.ledger.desk import IN_ORDER, ack, batch, opened, take
+from tests.sidecar.core.ledger.steps import IN_ORDER, ack, batch, opened, take
 
 Watch: TypeAlias = Callable[[FrameType, str, object], "Watch | None"]
 
-FOLDER = str(Path(door.__file__).parent)
+FOLDER = str(Path(ledger_module.__file__).parent)
 BATCHES = 100
 BY_THEMSELVES = batch(0, keys="".join(chr(0x100 + number) for number in range(2_000)))
 # Lines of ours for one record that goes by itself, there and back.
@@ -24,7 +24,7 @@ LINES_MAX = 300
 
 
 def lines(work: Callable[[], None]) -> int:
-    """How many lines of the ledger that takes."""
+    """Return the number of executed lines of the ledger."""
     count = 0
 
     def watch(frame: FrameType, event: str, _: object) -> Watch | None:

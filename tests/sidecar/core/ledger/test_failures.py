@@ -4,7 +4,7 @@ import pytest
 
 from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.ledger.rules import Rules, Verdict
-from tests.sidecar.core.ledger.desk import (
+from tests.sidecar.core.ledger.steps import (
     BY_KEY,
     IN_ORDER,
     ONE_BY_ONE,
@@ -50,14 +50,14 @@ def test_a_record_is_not_passed_before_its_dead_letter_is_written() -> None:
     assert ledger.point.offset == 3
 
 
-def test_a_letter_has_a_reason_of_bounded_length() -> None:
+def test_a_dead_letter_has_a_reason_of_bounded_length() -> None:
     ledger = opened(DEAD_LETTERS, batch(0))
     take(ledger)
     ledger.judge(0, 0, Verdict.DEAD_LETTER, 0, reason="why " * 100_000)
     assert len(ledger.dead_letters()[0].reason) == 1_000
 
 
-def test_a_letter_is_given_once_and_again_after_it_failed() -> None:
+def test_a_dead_letter_is_due_once_and_again_after_it_failed() -> None:
     ledger = opened(DEAD_LETTERS, batch(0, 3))
     take(ledger)
     bury(ledger, 1)
@@ -67,7 +67,7 @@ def test_a_letter_is_given_once_and_again_after_it_failed() -> None:
     assert [dead_letter.offset for dead_letter in ledger.dead_letters()] == [1]
 
 
-def test_a_letter_of_a_record_that_was_settled_meanwhile_changes_nothing() -> None:
+def test_a_dead_letter_of_a_record_that_was_settled_meanwhile_changes_nothing() -> None:
     ledger = opened(DEAD_LETTERS, batch(0, 3))
     take(ledger)
     bury(ledger, 0)
@@ -94,8 +94,9 @@ def test_without_dead_letters_the_partition_stops_and_says_why(ordering: Orderin
     ledger = opened(Rules(ordering=ordering), batch(0, 4))
     take(ledger, 2)
     bury(ledger, 0)
-    assert "offset 0 has failed for good, and there is no dead-letter topic (it cannot be read)" in stopped(
-        ledger
+    assert (
+        "offset 0 failed permanently, and no dead-letter topic is configured (it cannot be read)"
+        in stopped(ledger)
     )
     assert take(ledger) == []
     assert ledger.dead_letters() == ()
@@ -111,7 +112,7 @@ def test_a_stopped_partition_goes_on_when_the_record_is_skipped() -> None:
     bury(ledger, 1)
     skip(ledger, 0)
     assert "offset 1" in stopped(ledger)
-    assert "offset 1 has a verdict already" in refused(ledger, 1, verdict=Verdict.ACK)
+    assert "offset 1 already has a verdict" in refused(ledger, 1, verdict=Verdict.ACK)
     skip(ledger, 1)
     assert stopped(ledger) == ""
     assert take(ledger) == [2, 3]
@@ -177,7 +178,7 @@ def test_who_was_charged_too_often_goes_out_alone_before_it_is_blamed() -> None:
     assert [
         (dead_letter.offset, dead_letter.deliveries, dead_letter.reason)
         for dead_letter in ledger.dead_letters()
-    ] == [(1, 3, "the application died 3 times with this record in hand")]
+    ] == [(1, 3, "the application crashed 3 times while this record was in flight")]
     assert take(ledger) == [2]
 
 

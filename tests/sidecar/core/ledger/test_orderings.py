@@ -1,10 +1,10 @@
-"""Who waits for whom, in each ordering; and how the time of what is in hand is counted."""
+"""Records that wait for each other in each ordering, and the time of records in flight."""
 
 import pytest
 
 from rota_sidecar.core.ledger.batches import Batch, Ordering
 from rota_sidecar.core.ledger.rules import Backoff, Rules, Verdict
-from tests.sidecar.core.ledger.desk import (
+from tests.sidecar.core.ledger.steps import (
     BY_KEY,
     IN_ORDER,
     ONE_BY_ONE,
@@ -51,7 +51,7 @@ def test_after_a_retry_everything_behind_it_comes_again_and_waits_for_it() -> No
     take(ledger, 4)
     retry(ledger, 1)
     assert (ledger.in_flight, ledger.waiting, ledger.wake_ms) == (1, 4, 100)
-    assert "is to be handed out again" in refused(ledger, 3)
+    assert "will be delivered again" in refused(ledger, 3)
     assert take(ledger, now_ms=99) == []
     dispatches = ledger.take(100, 0, 100, alone=False)
     assert listed(dispatches) == [(1, 2), (2, 1), (3, 1), (4, 1)]

@@ -1,4 +1,4 @@
-"""A record that kills its application each time ends as a dead letter, and it alone, whoever dies with it."""
+"""A record that crashes its application each time ends as a dead letter, and no other record does."""
 
 import pytest
 
@@ -16,7 +16,7 @@ DEATHS_MAX = 20
 
 @pytest.mark.soak("ledger")
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_record_that_kills_is_the_one_that_becomes_a_letter(case: Case, seed: int) -> None:
+def test_the_record_that_kills_is_the_one_that_becomes_a_dead_letter(case: Case, seed: int) -> None:
     for number in range(seed * SEEDS, (seed + 1) * SEEDS):
         pod = Pod(case, number)
         pod.run(DEATHS_MAX)

@@ -8,7 +8,7 @@ from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, 
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.poison_probe import GROUP, GROUP_MAX, SINGLES, PoisonRecordProbe
 from rota_sidecar.core.ledger.rules import Rules, Verdict
-from tests.sidecar.core.ledger.desk import (
+from tests.sidecar.core.ledger.steps import (
     BY_KEY,
     IN_ORDER,
     UNORDERED,
@@ -123,14 +123,14 @@ def test_who_is_to_be_alone_is_announced_so_and_that_is_taken_back_when_it_is_no
     assert listed(ledger.take(9, 9, 0, alone=True)) == [(0, 3)]
 
 
-def test_after_a_crash_alone_the_letter_is_due_as_soon_as_the_record_is_read() -> None:
+def test_after_a_crash_alone_the_dead_letter_is_due_as_soon_as_the_record_is_read() -> None:
     ledger = Ledger(0, DEAD_LETTERS, CommitMetadata(State.ALONE, 0, 1))
     assert ledger.dead_letters() == ()
     read(ledger, batch(0, 2))
     assert [dead_letter.offset for dead_letter in ledger.dead_letters()] == [0]
 
 
-def test_each_round_of_caution_is_larger_until_none_is_needed() -> None:
+def test_each_dispatch_limit_is_further_until_there_is_none() -> None:
     probe = PoisonRecordProbe()
     probe.begin(0)
     low, rounds = 0, []
@@ -165,7 +165,7 @@ def test_a_round_begins_when_the_one_before_is_done_and_committed() -> None:
     assert len(take(ledger)) == 2 * GROUP
 
 
-def test_without_marks_caution_waits_for_no_commit() -> None:
+def test_without_metadata_the_probe_waits_for_no_commit() -> None:
     ledger = Ledger(0, IN_ORDER, None)
     read(ledger, batch(0, 5))
     take(ledger)

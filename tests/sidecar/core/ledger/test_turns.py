@@ -1,7 +1,7 @@
-"""How what is handed out again is told from what was on its way."""
+"""Dispatches after a RETRY have a higher turn than those that were on their way."""
 
 from rota_sidecar.core.ledger.rules import Rules, Verdict
-from tests.sidecar.core.ledger.desk import ack, batch, bury, listed, opened, refused, retry, take
+from tests.sidecar.core.ledger.steps import ack, batch, bury, listed, opened, refused, retry, take
 
 AT_ONCE = Rules(backoff_ms=0)
 

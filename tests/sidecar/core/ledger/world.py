@@ -14,8 +14,8 @@ from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering
 from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules, Verdict
-from tests.sidecar.core.ledger.desk import said_beyond
 from tests.sidecar.core.ledger.naive import Is, Naive
+from tests.sidecar.core.ledger.steps import completed_ahead_of
 
 KEYS = (b"a", b"b", b"c", b"d", None)
 SIZE = 10
@@ -59,7 +59,7 @@ SITUATIONS = (
 
 
 class World:
-    """What a seed makes of it."""
+    """World that a seed describes."""
 
     def __init__(self, seed: int, met: Counter[str]) -> None:
         self.random = Random(seed)
@@ -108,7 +108,7 @@ class World:
             commit_metadata if self.has_metadata else CommitMetadata(),
         )
         # Done in earlier tenures, and said to be so.
-        self.carried = said_beyond(self.durable.metadata) if self.has_metadata else set()
+        self.carried = completed_ahead_of(self.durable.metadata) if self.has_metadata else set()
         assert self.carried <= self.done
         self.met["what is done behind a gap does not come again"] += bool(self.carried)
         left = {offset: key for offset, key in self.keys.items() if offset not in self.carried}
@@ -143,7 +143,7 @@ class World:
         assert parse_commit_metadata(self.durable.metadata).state is State.CLEAN
         if self.has_metadata:
             done = self.carried.union(self.naive.at(Is.DONE))
-            assert said_beyond(self.durable.metadata) == {offset for offset in done if offset > low}
+            assert completed_ahead_of(self.durable.metadata) == {offset for offset in done if offset > low}
         self._check_done_below(low)
         self.open()
 
@@ -208,13 +208,13 @@ class World:
         self._check(dispatches, self._expected(records_max, lanes_max, alone=alone))
 
     def _expected(self, records_max: int, lanes_max: int, *, alone: bool) -> list[int]:
-        """What goes out, when no commit and no caution is in its way."""
+        """Return the records to dispatch when neither a commit nor a probe holds them back."""
         held = self.naive.at(Is.HELD)
         if records_max and not self.ledger.stopped and self.alone not in held:
             ready = self.naive.ready(self.now_ms)
         else:
             ready = []
-        if ready and self.naive.is_loner(ready[0]):
+        if ready and self.naive.is_isolated(ready[0]):
             return ready[:1] if alone and not held and lanes_max else []
         if self.rules.ordering is not Ordering.PARTITION:
             return ready[: min(records_max, lanes_max)]
@@ -235,7 +235,7 @@ class World:
         self.met["many go out at once"] += len(got) > 1
         self.met["caution is over"] += bool(got) and self._is_cautious and len(got) > poison_probe.GROUP_MAX
         for offset, deliveries in got:
-            alone = self.naive.is_loner(offset)
+            alone = self.naive.is_isolated(offset)
             self.alone = offset if alone else None
             self.met["a record goes out alone"] += alone
             assert deliveries == self.naive.mark_dispatched(offset, alone=alone)
@@ -259,7 +259,7 @@ class World:
             assert len(offsets) == 1
             assert not self.naive.at(Is.HELD)
             record = self.naive.records[offsets[0]]
-            state = State.ALONE if self.naive.is_loner(offsets[0]) else State.ONE
+            state = State.ALONE if self.naive.is_isolated(offsets[0]) else State.ONE
             assert self.durable.offset == offsets[0]
             assert commit_metadata == CommitMetadata(
                 state, record.retries, record.crashes, commit_metadata.completed_ahead
@@ -272,7 +272,7 @@ class World:
 
     def skip(self) -> None:
         """Also what has stopped the partition."""
-        exhausted = self.naive.at(Is.DOOMED)
+        exhausted = self.naive.at(Is.EXHAUSTED)
         if self.ledger.stopped:
             self._judge(exhausted[0], exhausted[0], Verdict.SKIP)
         else:
@@ -325,13 +325,13 @@ class World:
         self._meet()
 
     def write_dead_letters(self) -> None:
-        """Those that are due, and the outcome of those under way."""
+        """Write due dead letters, and draw the outcomes of those under way."""
         for offset in self.writing:
             if self.random.random() < 0.6:
                 self.ledger.dead_letter_written(offset)
-                if self.naive.records[offset].where is Is.DOOMED:
+                if self.naive.records[offset].where is Is.EXHAUSTED:
                     self.met["a letter is written"] += 1
-                    self.met["a letter for a record that killed"] += self.naive.is_loner(offset)
+                    self.met["a letter for a record that killed"] += self.naive.is_isolated(offset)
                     self.naive.records[offset].where = Is.DONE
                     self.done.add(offset)
             else:
@@ -339,7 +339,7 @@ class World:
         dead_letters = self.ledger.dead_letters()
         self.writing = [dead_letter.offset for dead_letter in dead_letters]
         if self.rules.has_dead_letters:
-            assert sorted(self.writing) == self.naive.at(Is.DOOMED)
+            assert sorted(self.writing) == self.naive.at(Is.EXHAUSTED)
         for dead_letter in dead_letters:
             assert (dead_letter.batch_slice.first, dead_letter.batch_slice.end) == (
                 dead_letter.offset,
@@ -357,7 +357,9 @@ class World:
     def _to_commit(self) -> CommitPoint:
         point = self.ledger.point
         self._check_done_below(point.offset)
-        assert said_beyond(point.metadata) <= self.carried, "else it would be written anew with each verdict"
+        assert completed_ahead_of(point.metadata) <= self.carried, (
+            "else it would be written anew with each verdict"
+        )
         return point
 
     def _check_done_below(self, offset: int) -> None:
@@ -369,16 +371,16 @@ class World:
     # ------------------------------------------------------------------------------------------ comparing
 
     def compare(self) -> None:
-        """They say the same."""
+        """The ledger and the naive model agree."""
         held, undone = len(self.naive.at(Is.HELD)), self.naive.undone
         assert self.ledger.position == self.naive.position
         assert self.ledger.in_flight == held
-        assert self.ledger.waiting == len(undone) - held - len(self.naive.at(Is.DOOMED))
+        assert self.ledger.waiting == len(undone) - held - len(self.naive.at(Is.EXHAUSTED))
         assert self.ledger.buffered_bytes == SIZE * len(self.naive.at(Is.FRESH))
         assert self.ledger.dispatch_position == next(iter(self.naive.at(Is.FRESH)), self.naive.position)
         assert self.ledger.point.offset == self.naive.low
         assert bool(self.ledger.stopped) == (
-            not self.rules.has_dead_letters and bool(self.naive.at(Is.DOOMED))
+            not self.rules.has_dead_letters and bool(self.naive.at(Is.EXHAUSTED))
         )
         self.met["a partition stops"] += bool(self.ledger.stopped)
         first = self.ledger.first_unresolved
@@ -394,7 +396,7 @@ class World:
                 if alone <= (self.ledger.in_flight == 0):
                     found = self.ledger.take(100, 64, self.now_ms, alone=alone)
                     self._check(found, self._expected(100, 64, alone=alone))
-            for offset in [*self.naive.at(Is.HELD), *self.naive.at(Is.DOOMED)]:
+            for offset in [*self.naive.at(Is.HELD), *self.naive.at(Is.EXHAUSTED)]:
                 if self.naive.records[offset].where is Is.HELD or not self.rules.has_dead_letters:
                     self._judge(offset, offset, Verdict.SKIP)
             self.write_dead_letters()

@@ -32,7 +32,7 @@ Found = TypeVar("Found")
 
 
 def given(*numbers: int, topic: str = "orders") -> frozenset[Partition]:
-    """These partitions of one topic."""
+    """Return partitions of one topic, by their numbers."""
     return frozenset(Partition(topic, number) for number in numbers)
 
 
@@ -224,7 +224,7 @@ class Driven:
 
 
 def names(actions: Sequence[do.Action]) -> list[str]:
-    """What was done, in words: the name of the action, or of the request that it sends."""
+    """Return the names of actions, and of the requests that they send."""
     return [
         type(action.request).__name__.removesuffix("Request")
         if isinstance(action, do.SendRequest)

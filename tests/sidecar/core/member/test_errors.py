@@ -135,7 +135,7 @@ def test_each_departure_is_one() -> None:
     assert [key for key, ours in DEPARTURES.items() if kafkas(*key) is ours] == []
 
 
-def test_every_error_is_said_in_a_sentence_with_what_to_do_next() -> None:
+def test_every_error_has_a_message_with_the_next_step() -> None:
     for error in pb.ErrorCode.values():
         said, _, advice = error_message("orders", error).partition(": ")
         assert said == f"the coordinator of group orders answered {pb.ErrorCode.Name(error)}"

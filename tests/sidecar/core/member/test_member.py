@@ -91,7 +91,7 @@ def test_an_application_that_does_not_let_go_loses_what_it_has_before_the_others
     assert names(driven.done)[-2:] == ["Lost", "JoinGroup"]
 
 
-def test_a_heartbeat_that_says_rebalance_counts_as_heard() -> None:
+def test_a_heartbeat_that_says_rebalance_extends_the_session() -> None:
     driven = Driven(EAGER).join(0)
     driven.pass_time(HEARTBEAT_MS / 1000)
     assert names(driven.answer_heartbeat(pb.REBALANCE_IN_PROGRESS)) == ["Revoke"]
@@ -182,7 +182,7 @@ def test_a_coordinator_that_is_back_within_half_a_session_is_found_before_the_se
     assert driven.state == "Stable"
 
 
-def test_a_coordinator_that_is_not_heard_for_a_session_ends_the_tenure() -> None:
+def test_a_session_without_an_answer_of_the_coordinator_ends_the_tenure() -> None:
     driven = Driven().join(0)
     driven.step(on.CoordinatorLost("it went away"))
     began_ms = driven.now_ms
@@ -255,7 +255,7 @@ def test_searches_wait_longer_and_longer_and_say_what_is_wrong_once() -> None:
     assert names(driven.done).count("Problem") == 1
 
 
-def test_a_refusal_at_the_door_ends_it() -> None:
+def test_a_refused_connection_ends_it() -> None:
     driven = Driven()
     driven.start()
     actions = driven.step(on.CallFailed(driven.last(do.FindCoordinator).call, "wrong password", refused=True))
@@ -294,7 +294,7 @@ def test_ending_lets_go_leaves_and_says_so() -> None:
     assert not driven.last(do.Ended).failed
 
 
-def test_a_static_member_keeps_its_place_unless_it_goes_for_good() -> None:
+def test_a_static_member_stays_in_the_group_unless_it_leaves_for_good() -> None:
     driven = Driven(instance_id="one").join(0)
     driven.end()
     assert names(driven.give_up()) == ["Revoked", "Ended"]
@@ -303,7 +303,7 @@ def test_a_static_member_keeps_its_place_unless_it_goes_for_good() -> None:
     assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "DeleteMembership"]
 
 
-def test_told_to_end_in_the_middle_of_a_round_it_waits_for_a_generation_that_can_commit() -> None:
+def test_an_end_in_the_middle_of_a_rebalance_waits_for_a_generation_that_can_commit() -> None:
     driven = Driven().join(0)
     driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
     assert driven.end() == []
@@ -448,7 +448,7 @@ def test_a_strategy_is_changed_in_two_rounds() -> None:
     assert driven.state == "Stable"
 
 
-def test_a_change_that_comes_in_the_middle_of_a_round_is_told_in_the_next() -> None:
+def test_a_change_in_the_middle_of_a_rebalance_is_sent_in_the_next() -> None:
     driven = Driven()
     driven.start()
     driven.find()

@@ -54,11 +54,11 @@ class Play:
             self.driven.now_ms = max(self.driven.now_ms, alarm.at_ms + alarm.spread_ms)
         return on.Tick()
 
-    def answer(self, place: int, error: Error, numbers: set[int]) -> on.Event:
+    def answer(self, index: int, error: Error, numbers: set[int]) -> on.Event:
         """An answer to one of the calls under way."""
         if not self.waiting:
             return on.Tick()
-        call = self.waiting.pop(place)
+        call = self.waiting.pop(index)
         match call:
             case do.FindCoordinator():
                 return on.CoordinatorFound(call.call, error)
@@ -131,7 +131,7 @@ MOSTLY = ["answer"] * 12 + ["tick"] * 4 + ["given up"] * 3
 
 
 def goes_on_by_itself(play: Play) -> bool:
-    """Whether something will happen without anybody's doing, or nothing has to."""
+    """Return True if a timer or a call under way goes on with the member, or nothing has to."""
     match play.driven.member.state:
         case st.Stopped(leave_call=None) | st.Down(leave_call=None):
             return True

@@ -1,4 +1,4 @@
-"""What the stories need of an engine: records, a client that reads them, what a group has committed. Here is Rota's."""
+"""Backend interface of the stories: records, a client that reads them, committed offsets. Here is Rota's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ class Record(NamedTuple):
 
 
 class Records(Protocol):
-    """Where records are, and the client with which an application reads them."""
+    """Topics with records, and the client with which an application reads them."""
 
     def make_topic(self, name: str, partitions: int) -> None:
         """One that is not there yet."""
@@ -46,7 +46,7 @@ class Engine(NamedTuple):
 
 
 class RotaRecords(Records):
-    """Those of a coordinator with its log, read by an SDK's reader."""
+    """Records of a coordinator with its log, read by the SDK's reader."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -57,7 +57,7 @@ class RotaRecords(Records):
 
     @override
     def produce(self, topic: str, partition: int, times_ms: Sequence[int]) -> None:
-        batches = [batch([str(place)], at_ms=at_ms) for place, at_ms in enumerate(times_ms)]
+        batches = [batch([str(index)], at_ms=at_ms) for index, at_ms in enumerate(times_ms)]
         produce(self._coordinator.address, topic, partition, *batches)
 
     @override
@@ -71,7 +71,7 @@ class RotaRecords(Records):
 
 
 def committed_on(coordinator: Coordinator) -> Callable[[str, str], Mapping[int, int]]:
-    """What groups have committed at Rota's coordinator."""
+    """Return the offsets that a group has committed at Rota's coordinator."""
 
     def look(group: str, topic: str) -> Mapping[int, int]:
         found = committed(coordinator.address, group)

@@ -46,30 +46,30 @@ class Reader:
         )
         # In which tenure it has each partition.
         self.tenures: dict[int, int] = {}
-        self._heard: list[Event] = []
+        self._events: list[Event] = []
         self._next = 0
-        self._words: SimpleQueue[pb.AttachRequest | None] = SimpleQueue()
-        self._hearing = threading.Thread(target=self._hear)
+        self._requests: SimpleQueue[pb.AttachRequest | None] = SimpleQueue()
+        self._receiver = threading.Thread(target=self._receive)
         self._problem: grpc.RpcError | None = None
 
     def __enter__(self) -> Self:
         self._channel = grpc.insecure_channel(self._address)
         self._stub = ConsumerStub(self._channel)
-        self._words.put(pb.AttachRequest(hello=self._hello))
-        self._stream = self._stub.Attach(iter(self._words.get, None))
-        self._hearing.start()
+        self._requests.put(pb.AttachRequest(hello=self._hello))
+        self._stream = self._stub.Attach(iter(self._requests.get, None))
+        self._receiver.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._words.put(None)
+        self._requests.put(None)
         self._channel.close()
-        self._hearing.join(WITHIN_S)
+        self._receiver.join(WITHIN_S)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             for response in self._stream:
                 if response.HasField("event"):
-                    self._heard.append(response.event)
+                    self._events.append(response.event)
         except grpc.RpcError as error:
             self._problem = error
 
@@ -81,8 +81,8 @@ class Reader:
 
         def has_come() -> bool:
             assert self._problem is None, self._problem
-            while self._next < len(self._heard) and not found:
-                event = self._heard[self._next]
+            while self._next < len(self._events) and not found:
+                event = self._events[self._next]
                 self._next += 1
                 self._note(event)
                 if event.kind == kind and event.partitions:
@@ -103,12 +103,12 @@ class Reader:
             for number in numbers:
                 del self.tenures[number]
 
-    def has_been_told_of(self, number: int) -> bool:
-        """Whether anything it heard so far names this partition."""
-        return any(number in numbers_of(event) for event in self._heard)
+    def was_notified_of(self, number: int) -> bool:
+        """Return True if an event so far named this partition."""
+        return any(number in numbers_of(event) for event in self._events)
 
     def take(self) -> frozenset[int]:
-        """What it is assigned next, acknowledged."""
+        """Wait for the next assignment and acknowledge it; return its partitions."""
         assigned = self.wait(pb.ASSIGNED)
         self.acknowledge(assigned)
         return numbers_of(assigned)
@@ -116,11 +116,11 @@ class Reader:
     # What it says
 
     def acknowledge(self, event: Event) -> None:
-        """It has done what the event asks for."""
+        """Acknowledge an event."""
         self._say(acknowledge=pb.AttachRequest.Acknowledge(event_id=event.event_id))
 
     def report(self, positions: Mapping[int, At], tenures: Mapping[int, int] | None = None) -> None:
-        """How far it is with each of these partitions."""
+        """Report the position in each of these partitions."""
         held = self.tenures if tenures is None else tenures
         report = pb.AttachRequest.Report(
             positions=[
@@ -136,14 +136,14 @@ class Reader:
         self._say(report=report)
 
     def say_goodbye(self) -> None:
-        """It goes; all that it has said before has been heard when this returns."""
+        """Detach cleanly; all earlier messages have been handled when this returns."""
         self._say(goodbye=pb.AttachRequest.Goodbye())
-        self._hearing.join(WITHIN_S)
-        assert not self._hearing.is_alive()
+        self._receiver.join(WITHIN_S)
+        assert not self._receiver.is_alive()
         assert self._problem is None, self._problem
 
     def _say(self, **word: object) -> None:
-        self._words.put(pb.AttachRequest(**word))  # type: ignore[arg-type]
+        self._requests.put(pb.AttachRequest(**word))  # type: ignore[arg-type]
 
     # What it asks for
 
@@ -163,7 +163,7 @@ class Reader:
         return self.begin_commit(offsets, tenure)()
 
     def positions(self, *numbers: int) -> Mapping[int, int]:
-        """Where to read on, once the sidecar knows it."""
+        """Return the positions to read from, once the sidecar knows them."""
         found: dict[int, int] = {}
 
         def are_known() -> bool:

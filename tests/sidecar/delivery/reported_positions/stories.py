@@ -1,4 +1,4 @@
-"""What applications live through that read with a client of their own, each story once for all engines."""
+"""Stories of applications that fetch records with a client of their own, each story once for all backends."""
 
 import signal
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ HURRIED = "--rebalance-timeout-ms=3000"
 
 
 class Stage:
-    """Where a story happens: a topic with records a minute apart, and a group of the same name."""
+    """Stage of a story: a topic with records a minute apart, and a group of the same name."""
 
     def __init__(self, folder: Path, engine: Engine, name: str) -> None:
         self.topic = name
@@ -46,12 +46,12 @@ class Stage:
         return Deliverer(self._folder, self._engine.servers, self.topic, more, name=name)
 
     def read(self, number: int, offset: int) -> list[Record]:
-        """What the application's client finds from there on."""
+        """Return the records from this offset on, as the application's client reads them."""
         return list(self._engine.records.read(self.topic, number, offset))
 
     @property
     def committed(self) -> Mapping[int, int]:
-        """What the group has."""
+        """Return the committed offsets of the group."""
         return self._engine.committed(self.topic, self.topic)
 
     def wait_for_commits(self, offsets: Mapping[int, int]) -> None:
@@ -90,9 +90,9 @@ def commits_and_lag_follow_what_is_reported(folder: Path, engine: Engine, name: 
             assert reader.positions(0) == {0: position}
             stage.wait_for_lag(sidecar, 0, RECORDS - position)
             age_s = (begun_ms - records[position].timestamp_ms) / 1000
-            told_s = stage.lag(sidecar, "seconds", 0)
-            assert told_s is not None
-            assert age_s <= told_s <= age_s + SLACK_S
+            lag_s = stage.lag(sidecar, "seconds", 0)
+            assert lag_s is not None
+            assert age_s <= lag_s <= age_s + SLACK_S
         assert stage.lag(sidecar, "records", 1) == RECORDS
         assert stage.lag(sidecar, "seconds", 1) is None
 
@@ -117,9 +117,9 @@ def who_commits_itself_reports_for_its_lag_alone(folder: Path, engine: Engine, n
             reader.report({0: At(8, records[8].timestamp_ms)})
             wait_for("it is heard", lambda: reader.positions(0) == {0: 8}, within_s=WITHIN_S)
             stage.wait_for_lag(sidecar, 0, RECORDS - 3)
-            told_s = stage.lag(sidecar, "seconds", 0)
-            assert told_s is not None
-            assert 0 <= told_s - (begun_ms - records[8].timestamp_ms) / 1000 <= SLACK_S
+            lag_s = stage.lag(sidecar, "seconds", 0)
+            assert lag_s is not None
+            assert 0 <= lag_s - (begun_ms - records[8].timestamp_ms) / 1000 <= SLACK_S
             reader.say_goodbye()
         with Reader(sidecar, name, commits_itself=True) as reader:
             assert reader.take() == EVERYTHING
@@ -130,7 +130,7 @@ def who_commits_itself_reports_for_its_lag_alone(folder: Path, engine: Engine, n
 def a_partition_goes_on_where_its_last_owner_said_that_it_was(
     folder: Path, engine: Engine, name: str
 ) -> None:
-    """And nobody else has it before that one has acknowledged that it goes."""
+    """Another member does not get it before the present owner has acknowledged its revocation."""
     stage = Stage(folder, engine, name)
     first, second = stage.sidecar("first", NEVER), stage.sidecar("second", NEVER)
     with delivering(first), Reader(first, name) as old:
@@ -145,7 +145,7 @@ def a_partition_goes_on_where_its_last_owner_said_that_it_was(
             assert numbers_of(revoking) < EVERYTHING
 
             wait_for_heartbeats(first)
-            assert not any(map(new.has_been_told_of, EVERYTHING))
+            assert not any(map(new.was_notified_of, EVERYTHING))
             assert stage.committed == dict.fromkeys(EVERYTHING, 0)
 
             last = {number: 5 + number for number in numbers_of(revoking)}
@@ -159,7 +159,7 @@ def a_partition_goes_on_where_its_last_owner_said_that_it_was(
 
             answer = old.commit({going: RECORDS})
             assert answer.error_code == codes.ILLEGAL_GENERATION
-            assert f"{name}-{going}: ILLEGAL_GENERATION, it is another's by now" in answer.message
+            assert f"{name}-{going}: ILLEGAL_GENERATION, it was reassigned" in answer.message
             old.report({going: At(RECORDS)}, {going: tenure})
             old.say_goodbye()
             assert stage.committed[going] == last[going]
@@ -241,12 +241,12 @@ def assert_refused(answer: pb.CommitResponse, topic: str, numbers: Iterable[int]
     )
     assert answer.message == (
         f"{topic}-{min(numbers)} and 1 more: ILLEGAL_GENERATION, "
-        "it is another's by now, or in another tenure: go on with what is assigned"
+        "it was reassigned, to another member or in a new tenure: continue with the present assignment"
     )
 
 
 def wait_for_heartbeats(sidecar: Deliverer) -> None:
-    """So many that whoever is waited for by nobody has gone on meanwhile."""
+    """Send so many reports that the sidecar cannot have handled all of them before the answer."""
     name = f'rota_heartbeats_total{{group="{sidecar.group}",outcome="ok"}}'
     before = sidecar.metrics()[name]
     sidecar.wait_until(lambda: sidecar.metrics()[name] >= before + HEARTBEATS)

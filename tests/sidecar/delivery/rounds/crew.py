@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.sidecar.delivery.rounds.engine import Place
+from tests.sidecar.delivery.rounds.engine import Position
 from tests.sidecar.delivery.rounds.gaps import gaps_of
 from tests.sidecar.delivery.rounds.history import History, Hit, done_by, values_of
 from tests.sidecar.delivery.rounds.member import Member, Setting
@@ -30,7 +30,7 @@ class Crew:
         self.watch = Watch(setting.engine, setting.group, setting.topic)
         self.members: list[Member] = []
         self.hits: list[Hit] = []
-        self.dead: set[Place] = set()
+        self.dead: set[Position] = set()
         # All that happened, once everything is done, and before the members are ended.
         self.outcome: History | None = None
         # Whether applications end by themselves, and are started again.
@@ -48,15 +48,15 @@ class Crew:
     # Waiting
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Return as soon as it holds; meanwhile see that nobody ends who is not to."""
+        """Wait until the condition holds, and check meanwhile that no process ends unexpectedly."""
 
         def held() -> bool:
-            self._tend()
+            self._check_running()
             return holds()
 
         wait_for(what, held, within_s=WITHIN_S)
 
-    def _tend(self) -> None:
+    def _check_running(self) -> None:
         self.source.steadily.check()
         self.watch.steadily.check()
         for member in self.members:
@@ -90,7 +90,7 @@ class Crew:
 
         self.until(f"what was produced is committed: {dict(ends)}", is_committed)
 
-    def wait_for_heirs(self, partitions: frozenset[int], of: Member) -> None:
+    def wait_for_new_owners(self, partitions: frozenset[int], of: Member) -> None:
         """Until others have what it had."""
 
         def have_it() -> bool:
@@ -146,7 +146,7 @@ class Crew:
         self, everybody: Sequence[Member]
     ) -> Iterator[tuple[str, list[tuple[int, str, frozenset[int]]]]]:
         for each in everybody:
-            told = [
+            events = [
                 (
                     event["monotonic_ms"],
                     event["event"],
@@ -155,7 +155,7 @@ class Crew:
                 for event in each.app.events
                 if "partitions" in event
             ]
-            yield each.name, [*told, *((at_ms, "ended", EVERYTHING) for at_ms in each.ended_ms)]
+            yield each.name, [*events, *((at_ms, "ended", EVERYTHING) for at_ms in each.ended_ms)]
 
     def close(self) -> None:
         """End who is left."""

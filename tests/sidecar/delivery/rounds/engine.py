@@ -1,4 +1,4 @@
-"""What the stories need of an engine: topics, records, and what a group has committed. Rota's; Kafka's are in its tests."""
+"""Backend interface of the stories: topics, records, and committed offsets of a group. Rota's; Kafka's is in its tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -24,8 +24,8 @@ FLAGS = (
 )
 
 
-class Place(NamedTuple):
-    """Where a record lies in the topic of a story."""
+class Position(NamedTuple):
+    """Position of a record in the topic of a story."""
 
     partition: int
     offset: int
@@ -41,12 +41,12 @@ class Engine(Protocol):
         """One that is not there yet."""
         ...
 
-    def produce(self, topic: str, values: Mapping[int, Sequence[str]]) -> Mapping[Place, str]:
+    def produce(self, topic: str, values: Mapping[int, Sequence[str]]) -> Mapping[Position, str]:
         """Append to these partitions; where each value lies, once all are acknowledged."""
         ...
 
     def committed(self, group: str, topic: str) -> Mapping[int, int]:
-        """What the group has committed, by partition."""
+        """Return the group's committed offsets, by partition."""
         ...
 
     def values_in(self, topic: str) -> Sequence[str]:
@@ -67,7 +67,7 @@ class RotaEngine(Engine):
         self._coordinator.make_topic(name, partitions)
 
     @override
-    def produce(self, topic: str, values: Mapping[int, Sequence[str]]) -> Mapping[Place, str]:
+    def produce(self, topic: str, values: Mapping[int, Sequence[str]]) -> Mapping[Position, str]:
         parts = [
             pb.ProduceRequest.Partition(topic=topic, index=partition, batches=[batch(texts)])
             for partition, texts in values.items()
@@ -75,9 +75,9 @@ class RotaEngine(Engine):
         made = LogStub(self._channel).Produce(pb.ProduceRequest(partitions=parts), timeout=WITHIN_S)
         assert all(part.error_code == codes.NONE for part in made.partitions), made
         return {
-            Place(part.index, part.base_offset + place): text
+            Position(part.index, part.base_offset + position): text
             for part in made.partitions
-            for place, text in enumerate(values[part.index])
+            for position, text in enumerate(values[part.index])
         }
 
     @override
@@ -89,12 +89,12 @@ class RotaEngine(Engine):
         return values_in(self._coordinator.address, topic)
 
     def close(self) -> None:
-        """It is not asked any more."""
+        """Close the connection; no call follows."""
         self._channel.close()
 
 
 def committed_at(channel: grpc.Channel, group: str, topic: str) -> Mapping[int, int]:
-    """What the group has committed at Rota's coordinator, by partition."""
+    """Return the group's committed offsets at Rota's coordinator, by partition."""
     request = codes.FetchOffsetsRequest(group_id=group, all=True)
     found = CoordinatorStub(channel).FetchOffsets(request, timeout=WITHIN_S)
     return {

@@ -1,4 +1,4 @@
-"""How long partitions were with nobody, as the applications saw it."""
+"""Times for which partitions had no owner, as the applications saw them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,14 +8,14 @@ from tests.sidecar.delivery.rounds.history import Gap, Hit, at
 BEGINS, ENDS = "assigned", ("revoking", "lost", "ended")
 
 # When, what, and which partitions.
-Told = tuple[int, str, frozenset[int]]
+Notice = tuple[int, str, frozenset[int]]
 
 
 def gaps_of(
-    lives: Iterable[tuple[str, Sequence[Told]]], hits: Sequence[Hit], limits: Mapping[str, int]
+    lives: Iterable[tuple[str, Sequence[Notice]]], hits: Sequence[Hit], limits: Mapping[str, int]
 ) -> Sequence[Gap]:
     """From one application's end to the next one's begin; each belongs to the hit before that."""
-    story = sorted(((told, name) for name, life in lives for told in life), key=lambda each: each[0][0])
+    story = sorted(((notice, name) for name, life in lives for notice in life), key=lambda each: each[0][0])
     owners: dict[int, set[str]] = {}
     ended_ms: dict[int, int] = {}
     gaps: list[Gap] = []

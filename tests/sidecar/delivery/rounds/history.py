@@ -1,9 +1,9 @@
 """
-The rules for what members did with records, by what the applications told, the producer was told, and was committed.
+Rules for the records that members processed, by the events of applications, acknowledgements to the producer, and commits.
 
 Nothing is lost: each record that was acknowledged to the producer is done, or is a dead letter. A record is done twice
-only if who did it first was killed, frozen or hung meanwhile, and it was not committed then. No commit goes back, and none
-goes beyond a record that nobody has done.
+only if the member that did it first was killed, frozen or hung meanwhile, and it was not committed then. No commit goes back,
+and none goes beyond a record that is not done.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
-from tests.sidecar.delivery.rounds.engine import Place
+from tests.sidecar.delivery.rounds.engine import Position
 from tests.sidecar.delivery.rounds.source import Look
 from tests.support.app import Event
 
@@ -20,9 +20,9 @@ SHOWN = 5
 
 
 class Done(NamedTuple):
-    """Somebody is done with a record."""
+    """A record that an application completed."""
 
-    place: Place
+    position: Position
     by: str
     at_ms: int
 
@@ -36,9 +36,9 @@ class Hit(NamedTuple):
     had: frozenset[int] = frozenset()
     committed: Mapping[int, int] = {}
 
-    def excuses(self, place: Place) -> bool:
-        """Whether this record may be done once more."""
-        return place.partition in self.had and place.offset >= self.committed.get(place.partition, 0)
+    def excuses(self, position: Position) -> bool:
+        """Return True if this record may be processed once more."""
+        return position.partition in self.had and position.offset >= self.committed.get(position.partition, 0)
 
 
 class Gap(NamedTuple):
@@ -56,14 +56,14 @@ class Gap(NamedTuple):
 class History:
     """All of it, once everything is done."""
 
-    acknowledged: Mapping[Place, str]
+    acknowledged: Mapping[Position, str]
     done: Sequence[Done]
     # What a `done` event said of its first record.
-    values: Sequence[tuple[Place, str]]
+    values: Sequence[tuple[Position, str]]
     hits: Sequence[Hit]
     looks: Sequence[Look]
     gaps: Sequence[Gap] = ()
-    dead: frozenset[Place] = field(default=frozenset())
+    dead: frozenset[Position] = field(default=frozenset())
 
     def faults(self) -> Sequence[str]:
         """Each broken rule in a sentence; there should be none."""
@@ -79,36 +79,36 @@ class History:
         return [fault for rule in rules for fault in list(rule())[:SHOWN]]
 
     def repeats(self, what: str) -> int:
-        """How many records were done again after such a hit."""
+        """Return the number of records that were processed again after such a hit."""
         return sum(hit.what == what for hit, _ in self._again())
 
     def _lost(self) -> Iterator[str]:
-        done = {each.place for each in self.done}
-        for place in sorted(self.acknowledged.keys() - done - self.dead):
-            yield f"lost: {place} was acknowledged to the producer, and nobody has done it"
+        done = {each.position for each in self.done}
+        for position in sorted(self.acknowledged.keys() - done - self.dead):
+            yield f"lost: {position} was acknowledged to the producer, and nobody has done it"
 
     def _others(self) -> Iterator[str]:
-        for place, value in self.values:
-            if self.acknowledged.get(place) != value:
-                yield f"another record: {place} was done as {value}, and is {self.acknowledged.get(place)}"
-        for place in sorted({each.place for each in self.done} & self.dead):
-            yield f"another record: {place} was done, and is a dead letter too"
+        for position, value in self.values:
+            if self.acknowledged.get(position) != value:
+                yield f"another record: {position} was done as {value}, and is {self.acknowledged.get(position)}"
+        for position in sorted({each.position for each in self.done} & self.dead):
+            yield f"another record: {position} was done, and is a dead letter too"
 
     def _again(self) -> Iterator[tuple[Hit, Done]]:
-        seen: set[Place] = set()
+        seen: set[Position] = set()
         nothing = Hit("nothing", 0)
         for each in sorted(self.done, key=lambda done: done.at_ms):
-            if each.place in seen:
+            if each.position in seen:
                 yield (
                     max((hit for hit in self.hits if hit.at_ms <= each.at_ms), default=nothing, key=at),
                     each,
                 )
-            seen.add(each.place)
+            seen.add(each.position)
 
     def _repeated(self) -> Iterator[str]:
         for hit, each in self._again():
-            if not hit.excuses(each.place):
-                yield f"repeated: {each.place} was done again by {each.by} after {hit}"
+            if not hit.excuses(each.position):
+                yield f"repeated: {each.position} was done again by {each.by} after {hit}"
 
     def _lowered(self) -> Iterator[str]:
         highest: dict[int, int] = {}
@@ -122,21 +122,24 @@ class History:
         until_ms = self._all_done_until()
         for look in self.looks:
             for partition, offset in look.offsets.items():
-                if offset > 0 and not until_ms[partition].get(offset - 1, look.heard_ms + 1) <= look.heard_ms:
+                if (
+                    offset > 0
+                    and not until_ms[partition].get(offset - 1, look.answered_ms + 1) <= look.answered_ms
+                ):
                     yield f"not done: {offset} of {partition} was committed before all below it was done: {look}"
 
     def _all_done_until(self) -> Mapping[int, Mapping[int, int]]:
         """By partition and offset, when that record and all below it were done."""
         first_ms = dict.fromkeys(self.dead, 0)
         for each in self.done:
-            first_ms[each.place] = min(each.at_ms, first_ms.get(each.place, each.at_ms))
+            first_ms[each.position] = min(each.at_ms, first_ms.get(each.position, each.at_ms))
         until_ms: dict[int, dict[int, int]] = defaultdict(dict)
-        for place in sorted(first_ms):
-            below = until_ms[place.partition]
-            if place.offset == 0:
-                below[0] = first_ms[place]
-            elif place.offset - 1 in below:
-                below[place.offset] = max(first_ms[place], below[place.offset - 1])
+        for position in sorted(first_ms):
+            below = until_ms[position.partition]
+            if position.offset == 0:
+                below[0] = first_ms[position]
+            elif position.offset - 1 in below:
+                below[position.offset] = max(first_ms[position], below[position.offset - 1])
         return until_ms
 
     def _unowned_too_long(self) -> Iterator[str]:
@@ -156,23 +159,23 @@ def at(hit: Hit) -> int:
 
 
 def done_by(name: str, topic: str, events: Sequence[Event]) -> Iterator[Done]:
-    """What one application told, record by record."""
+    """Return the completed records of one application, one by one."""
     for event in events:
         if event["event"] == "done" and event["verdict"] != "RETRY" and event["topic"] == topic:
             for offset in range(event["first"], event["last"] + 1):
-                yield Done(Place(event["partition"], offset), name, event["monotonic_ms"])
+                yield Done(Position(event["partition"], offset), name, event["monotonic_ms"])
 
 
-def values_of(topic: str, events: Sequence[Event]) -> Iterator[tuple[Place, str]]:
-    """What the records were, as far as it told."""
+def values_of(topic: str, events: Sequence[Event]) -> Iterator[tuple[Position, str]]:
+    """Return the values of records, as far as the application reported them."""
     for event in events:
         if event["event"] == "done" and event["topic"] == topic:
-            yield Place(event["partition"], event["first"]), event["value"]
+            yield Position(event["partition"], event["first"]), event["value"]
 
 
 def lines(title: str, history: History) -> Iterator[str]:
     """A table for people."""
-    done = {each.place for each in history.done}
+    done = {each.position for each in history.done}
     yield f"{title}: {len(history.acknowledged)} records, {len(done)} done, {len(history.dead)} dead letters, {len(history.looks)} looks"
     yield f"  {'what':<36}{'times':>7}{'repeats':>9}{'moved':>7}{'unowned p50':>13}{'max ms':>8}{'limit':>7}"
     for what in dict.fromkeys(hit.what for hit in history.hits):

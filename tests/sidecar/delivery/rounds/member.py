@@ -22,7 +22,7 @@ POISON = {"die": "die", "fail": "retry"}
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a story happens, and how its members are set up."""
+    """Setting of a story: backend, topic and group, and the flags of its members."""
 
     engine: Engine
     topic: str
@@ -54,7 +54,7 @@ class Member:
         rules = {**(POISON if setting.rules is None else setting.rules), **own}
         app_flags = [f"--rules={json.dumps(rules)}", f"--pause-ms={PAUSE_MS}"]
         self.app = App(folder, self.sidecar.address, app_flags, name=f"{self.name}-app")
-        self._heard = 0
+        self._handled = 0
         self._partitions: set[int] = set()
 
     @property
@@ -74,24 +74,24 @@ class Member:
 
     @property
     def partitions(self) -> frozenset[int]:
-        """What its application has, as far as it was told."""
+        """Partitions of the application, as far as it was notified."""
         events = self.app.events
-        while self._heard < len(events):
-            self._hear(events[self._heard])
-            self._heard += 1
+        while self._handled < len(events):
+            self._handle(events[self._handled])
+            self._handled += 1
         return frozenset(self._partitions)
 
-    def _hear(self, event: Event) -> None:
-        told = {number for _, number in event.get("partitions", ())}
+    def _handle(self, event: Event) -> None:
+        numbers = {number for _, number in event.get("partitions", ())}
         if event["event"] == "assigned":
-            self._partitions |= told
+            self._partitions |= numbers
         elif event["event"] in ("revoked", "lost"):
-            self._partitions -= told
+            self._partitions -= numbers
         elif event["event"] == "attached":
             self._partitions.clear()
 
     def has_done_since(self, at_ms: int) -> bool:
-        """Whether its application has told so."""
+        """Return True if its application has reported a completed record since then."""
         return any(
             event["event"] == "done" and event["monotonic_ms"] >= at_ms for event in self.app.events[-50:]
         )
@@ -130,7 +130,7 @@ class Member:
         self._ended()
 
     def has_frozen_itself(self) -> bool:
-        """Whether its application met the record that it stops at; it has, once."""
+        """Return True once its application has reached the record at which it stops itself."""
         if os.waitid(os.P_PID, self.app.process.pid, os.WSTOPPED | os.WNOHANG) is None:
             return False
         self._ended()
@@ -153,7 +153,7 @@ class Member:
     def _ended(self) -> None:
         self.ended_ms.append(steady_ms())
         # It has nothing before it is told so anew.
-        self._heard = len(self.app.events)
+        self._handled = len(self.app.events)
         self._partitions.clear()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Beside the members: somebody who produces all the time, and somebody who looks at what is committed."""
+"""Processes beside the members: a producer that produces all the time, and a client that polls the committed offsets."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from tests.sidecar.delivery.rounds.engine import Engine, Place
+from tests.sidecar.delivery.rounds.engine import Engine, Position
 from tests.support.processes import steady_ms
 
 # 200 records a second.
@@ -18,10 +18,10 @@ WITHIN_S = 30
 
 
 class Look(NamedTuple):
-    """What was committed at some moment between asking and hearing."""
+    """Committed offsets at some time between the request and its response."""
 
     asked_ms: int
-    heard_ms: int
+    answered_ms: int
     offsets: Mapping[int, int]
 
 
@@ -62,7 +62,7 @@ class Source:
     """Numbered values, to all partitions in turn."""
 
     def __init__(self, engine: Engine, topic: str, partitions: int) -> None:
-        self.acknowledged: dict[Place, str] = {}
+        self.acknowledged: dict[Position, str] = {}
         self._engine = engine
         self._topic = topic
         self._partitions = partitions
@@ -70,18 +70,18 @@ class Source:
         self._one_at_a_time = threading.Lock()
         self.steadily = Regularly(EACH_S, self._produce)
 
-    def put(self, partition: int, value: str) -> Place:
+    def put(self, partition: int, value: str) -> Position:
         """One more; where it lies."""
-        (place,) = self._append({partition: [value]})
-        return place
+        (position,) = self._append({partition: [value]})
+        return position
 
     @property
     def ends(self) -> Mapping[int, int]:
         """By partition, behind the last record that was acknowledged."""
         with self._one_at_a_time:
             ends = dict.fromkeys(range(self._partitions), 0)
-            for place in self.acknowledged:
-                ends[place.partition] = max(ends[place.partition], place.offset + 1)
+            for position in self.acknowledged:
+                ends[position.partition] = max(ends[position.partition], position.offset + 1)
             return ends
 
     def _produce(self) -> None:
@@ -91,7 +91,7 @@ class Source:
             values.setdefault(number % self._partitions, []).append(str(number))
         self._append(values)
 
-    def _append(self, values: Mapping[int, Sequence[str]]) -> Mapping[Place, str]:
+    def _append(self, values: Mapping[int, Sequence[str]]) -> Mapping[Position, str]:
         with self._one_at_a_time:
             made = self._engine.produce(self._topic, values)
             self.acknowledged |= made
@@ -99,7 +99,7 @@ class Source:
 
 
 class Watch:
-    """What a group has committed, in the course of time."""
+    """Committed offsets of a group, over time."""
 
     def __init__(self, engine: Engine, group: str, topic: str) -> None:
         self.looks: list[Look] = []
@@ -108,7 +108,7 @@ class Watch:
         self.steadily = Regularly(LOOKS_EACH_S, self.look)
 
     def look(self) -> Mapping[int, int]:
-        """What is committed now."""
+        """Poll the committed offsets now."""
         with self._one_at_a_time:
             asked_ms = steady_ms()
             offsets = self._ask()
@@ -117,7 +117,7 @@ class Watch:
 
     @property
     def last(self) -> Mapping[int, int]:
-        """What was committed a moment ago."""
+        """Return the committed offsets of the last poll."""
         return self.looks[-1].offsets if self.looks else {}
 
 

@@ -1,11 +1,11 @@
-"""What happens to applications and their sidecars, each story once for both engines. Every one returns what there was."""
+"""Failures of applications and their sidecars, each story once for both backends. Every one returns its history."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tests.sidecar.delivery.rounds.crew import EVERYTHING, Crew, crew_of
-from tests.sidecar.delivery.rounds.engine import Place
+from tests.sidecar.delivery.rounds.engine import Position
 from tests.sidecar.delivery.rounds.history import History, done_by
 from tests.sidecar.delivery.rounds.member import Member, Setting
 from tests.support.processes import steady_ms
@@ -67,7 +67,7 @@ def freeze(crew: Crew) -> None:
     crew.source.put(min(had), member.freezes)
     crew.until("the application stands still in the middle of a record", member.has_frozen_itself)
     member.freeze_sidecar()
-    crew.wait_for_heirs(had, member)
+    crew.wait_for_new_owners(had, member)
     crew.catch_up()
     woken_ms = steady_ms()
     member.wake_app()
@@ -85,20 +85,20 @@ def hangs(folder: Path, setting: Setting, seed: int) -> History:
 
 
 def hang_on_a_record(crew: Crew) -> None:
-    """It comes back when its container starts again."""
+    """A hung application rejoins when its container starts again."""
     member = crew.draw()
     had = member.partitions
     crew.hit("an application hangs on a record", had)
-    place = crew.source.put(min(had), member.hangs)
+    position = crew.source.put(min(had), member.hangs)
     wait_until_it_is_out(crew, member, had)
-    assert place in done_since(crew, 0), "another one has done it"
+    assert position in done_since(crew, 0), "another one has done it"
     member.kill_app()
     member.app.start()
     wait_until_it_is_back(crew, member)
 
 
 def stand_still(crew: Crew) -> None:
-    """It comes back when it goes on."""
+    """A frozen application rejoins when it continues."""
     member = crew.draw()
     had = member.partitions
     crew.hit("an application stands still", had)
@@ -114,13 +114,13 @@ def wait_until_it_is_out(crew: Crew, member: Member, had: frozenset[int]) -> Non
         f"{member.name} says that it waits for a verdict",
         lambda: "has given no verdict on a record" in member.sidecar.unready_because,
     )
-    crew.wait_for_heirs(had, member)
+    crew.wait_for_new_owners(had, member)
     crew.catch_up()
     assert "has given no verdict on a record" in member.sidecar.unready_because, "it stays out"
 
 
 def wait_until_it_is_back(crew: Crew, member: Member) -> None:
-    """It has its share, and is ready."""
+    """Wait until the member has its share, and is ready."""
     crew.settle()
     crew.until(f"{member.name} is ready", lambda: member.sidecar.is_ready)
     crew.catch_up()
@@ -140,10 +140,10 @@ def poison(folder: Path, setting: Setting, seed: int) -> History:
         kills = crew.source.put(min(one.partitions), "die")
         fails = crew.source.put(min(another.partitions), "fail")
         crew.dead |= {kills, fails}
-        wait_for_commit_beyond(crew, fails)
+        wait_for_commit_after(crew, fails)
         assert "fail" in setting.engine.values_in(dead_letters)
         assert deliveries_of(crew, another, fails) == list(range(1, RETRIES + 2))
-        wait_for_commit_beyond(crew, kills)
+        wait_for_commit_after(crew, kills)
         assert sorted(setting.engine.values_in(dead_letters)) == ["die", "fail"]
         # What lay behind the record that fails had to wait for its letter, which may have come last of all.
         behind = {fails.partition}
@@ -156,15 +156,15 @@ def poison(folder: Path, setting: Setting, seed: int) -> History:
     return outcome_of(crew)
 
 
-def wait_for_commit_beyond(crew: Crew, place: Place) -> None:
+def wait_for_commit_after(crew: Crew, position: Position) -> None:
     """The group has got rid of that record."""
     crew.until(
-        f"{place} is a dead letter, and committed",
-        lambda: crew.watch.last.get(place.partition, 0) > place.offset,
+        f"{position} is a dead letter, and committed",
+        lambda: crew.watch.last.get(position.partition, 0) > position.offset,
     )
 
 
-def without_dead_letters(folder: Path, setting: Setting, crew: Crew, fails: Place) -> None:
+def without_dead_letters(folder: Path, setting: Setting, crew: Crew, fails: Position) -> None:
     """Another group, in which the partition of a record that fails stands still, and no other does."""
     flags = [*setting.flags, "--retries=1", "--backoff-ms=50"]
     group = f"{setting.group}-plain"
@@ -173,7 +173,7 @@ def without_dead_letters(folder: Path, setting: Setting, crew: Crew, fails: Plac
 
     def stands_and_others_flow() -> bool:
         committed = setting.engine.committed(group, setting.topic)
-        return f"{setting.topic}-{fails.partition}: offset {fails.offset} has failed for good" in (
+        return f"{setting.topic}-{fails.partition}: offset {fails.offset} failed permanently" in (
             member.sidecar.unready_because
         ) and all(committed.get(partition, 0) >= end for partition, end in ends.items())
 
@@ -186,27 +186,27 @@ def without_dead_letters(folder: Path, setting: Setting, crew: Crew, fails: Plac
 
 
 def outcome_of(crew: Crew) -> History:
-    """What happened until everything was done."""
+    """Return the history, once everything is done."""
     assert crew.outcome is not None
     return crew.outcome
 
 
-def done_since(crew: Crew, at_ms: int) -> set[Place]:
+def done_since(crew: Crew, at_ms: int) -> set[Position]:
     """By whomever."""
     topic = crew.setting.topic
     done = (each for member in crew.members for each in done_by(member.name, topic, member.app.events))
-    return {each.place for each in done if each.at_ms >= at_ms}
+    return {each.position for each in done if each.at_ms >= at_ms}
 
 
 def partitions_done_since(crew: Crew, at_ms: int) -> set[int]:
-    """Those in which somebody got something done."""
-    return {place.partition for place in done_since(crew, at_ms)}
+    """Return the partitions of which records were completed since then."""
+    return {position.partition for position in done_since(crew, at_ms)}
 
 
-def deliveries_of(crew: Crew, member: Member, place: Place) -> list[int]:
+def deliveries_of(crew: Crew, member: Member, position: Position) -> list[int]:
     """As the application counted them when it judged that record."""
 
     def is_it(event: Event) -> bool:
-        return event["event"] == "done" and Place(event["partition"], event["first"]) == place
+        return event["event"] == "done" and Position(event["partition"], event["first"]) == position
 
     return [event["deliveries"] for event in member.app.events if is_it(event)]

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tests.sidecar.delivery.rounds.engine import Place
+from tests.sidecar.delivery.rounds.engine import Position
 from tests.sidecar.delivery.rounds.gaps import gaps_of
 from tests.sidecar.delivery.rounds.history import Done, Gap, History, Hit, done_by, lines, values_of
 from tests.sidecar.delivery.rounds.source import Look
 from tests.support.app import Event
 
 A, B = 0, 1
-RECORDS = {Place(partition, offset): f"{partition}.{offset}" for partition in (A, B) for offset in range(4)}
+RECORDS = {
+    Position(partition, offset): f"{partition}.{offset}" for partition in (A, B) for offset in range(4)
+}
 KILL = Hit("kill", 50, frozenset({A}), {A: 1})
 
 
@@ -18,8 +20,8 @@ def history(done: Sequence[tuple[int, int, int]], *, looks: Mapping[int, Mapping
     """`done` are a partition, an offset and a time; looks have one, too."""
     return History(
         RECORDS,
-        [Done(Place(partition, offset), "one", at_ms) for partition, offset, at_ms in done],
-        [(place, value) for place, value in RECORDS.items() if place.partition == A],
+        [Done(Position(partition, offset), "one", at_ms) for partition, offset, at_ms in done],
+        [(position, value) for position, value in RECORDS.items() if position.partition == A],
         [Hit("restart", 0), KILL],
         [Look(at_ms, at_ms + 1, offsets) for at_ms, offsets in looks.items()],
     )
@@ -41,18 +43,18 @@ def test_what_is_done_once_and_committed_later_breaks_no_rule() -> None:
 def test_a_record_that_nobody_has_done_is_lost_unless_it_is_a_dead_letter() -> None:
     less = history(EVERYTHING[1:])
     assert broken(less) == {"lost"}
-    assert broken(replace(less, dead=frozenset({Place(A, 0)}))) == set()
+    assert broken(replace(less, dead=frozenset({Position(A, 0)}))) == set()
 
 
 def test_a_dead_letter_is_not_done_as_well() -> None:
-    assert broken(replace(history(EVERYTHING), dead=frozenset({Place(A, 0)}))) == {"another record"}
+    assert broken(replace(history(EVERYTHING), dead=frozenset({Position(A, 0)}))) == {"another record"}
 
 
 def test_a_record_with_another_value_is_found() -> None:
-    assert broken(replace(history(EVERYTHING), values=[(Place(A, 0), "0.1")])) == {"another record"}
+    assert broken(replace(history(EVERYTHING), values=[(Position(A, 0), "0.1")])) == {"another record"}
 
 
-def test_only_what_was_in_a_killed_ones_hands_and_not_committed_may_be_repeated() -> None:
+def test_only_uncommitted_records_of_a_killed_member_may_be_repeated() -> None:
     again = history([*EVERYTHING, (A, 1, 60), (A, 3, 60)])
     assert again.faults() == []
     assert (again.repeats("kill"), again.repeats("restart")) == (2, 0)
@@ -66,7 +68,7 @@ def test_a_commit_that_goes_back_is_found() -> None:
     assert broken(history(EVERYTHING, looks={45: {A: 4}, 50: {}})) == {"lowered"}
 
 
-def test_a_commit_beyond_what_is_done_is_found() -> None:
+def test_a_commit_after_the_records_that_are_done_is_found() -> None:
     assert broken(history(EVERYTHING, looks={28: {A: 3}})) == {"not done"}
     assert broken(history(EVERYTHING, looks={45: {A: 5}})) == {"not done"}, "nobody produced that"
     late = [(A, 0, 99), *EVERYTHING[1:]]
@@ -96,7 +98,7 @@ def test_two_applications_that_have_a_partition_at_a_time_are_found() -> None:
 
 
 def test_what_an_application_tells_is_read_record_by_record() -> None:
-    told = {
+    event = {
         "event": "done",
         "verdict": "ACK",
         "topic": "t",
@@ -106,13 +108,16 @@ def test_what_an_application_tells_is_read_record_by_record() -> None:
         "value": "x",
     }
     events: list[Event] = [
-        {**told, "monotonic_ms": 7},
-        {**told, "verdict": "RETRY"},
-        {**told, "topic": "u"},
+        {**event, "monotonic_ms": 7},
+        {**event, "verdict": "RETRY"},
+        {**event, "topic": "u"},
         {"event": "begun"},
     ]
-    assert list(done_by("one", "t", events)) == [Done(Place(1, 4), "one", 7), Done(Place(1, 5), "one", 7)]
-    assert list(values_of("t", events)) == [(Place(1, 4), "x")] * 2
+    assert list(done_by("one", "t", events)) == [
+        Done(Position(1, 4), "one", 7),
+        Done(Position(1, 5), "one", 7),
+    ]
+    assert list(values_of("t", events)) == [(Position(1, 4), "x")] * 2
 
 
 def test_the_table_tells_how_often_how_long_and_what_was_repeated() -> None:

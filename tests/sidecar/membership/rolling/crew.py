@@ -19,7 +19,7 @@ TURNS_TO_A_LOOK = 10
 
 @dataclass(frozen=True)
 class Group:
-    """How the members are set up, and what is promised to them."""
+    """Settings of the members, and the limits that they have to meet."""
 
     servers: str
     name: str
@@ -38,7 +38,7 @@ class Crew:
         # Who is hit and when is drawn apart from what depends on how fast things go.
         self.chance = random.Random(seed)
         self.partitions: list[Partition] = [(group.topic, number) for number in range(PARTITIONS)]
-        self.hands: list[Hand] = []
+        self.members: list[Hand] = []
         self._folder = folder
         self._group = group
         self._notes = Notes(random.Random(seed))
@@ -48,7 +48,7 @@ class Crew:
     def assemble(self) -> None:
         """Start them all, and wait until everything is owned."""
         for seat in range(MEMBERS):
-            self.hands.append(self._hand(seat))
+            self.members.append(self._hand(seat))
         self.settle()
 
     def _hand(self, seat: int) -> Hand:
@@ -65,13 +65,13 @@ class Crew:
     # Waiting
 
     def turn(self) -> None:
-        """Everybody hears and works; now and then somebody looks at what is committed."""
+        """Let each member handle events and work; sometimes one polls the committed offsets."""
         self._turns += 1
-        for hand in self.hands:
+        for hand in self.members:
             hand.turn()
             assert hand.is_leaving or hand.sidecar.is_running, hand.sidecar.log
         if self._turns % TURNS_TO_A_LOOK == 0:
-            looking = [hand for hand in self.hands if hand.is_settled and not hand.is_leaving]
+            looking = [hand for hand in self.members if hand.is_settled and not hand.is_leaving]
             if looking:
                 self._notes.chance.choice(looking).read(self.partitions)
 
@@ -90,10 +90,10 @@ class Crew:
 
     @property
     def is_settled(self) -> bool:
-        shares = [len(hand.tenures) for hand in self.hands]
+        shares = [len(hand.tenures) for hand in self.members]
         return (
-            all(hand.is_settled for hand in self.hands)
-            and len({hand.generation for hand in self.hands}) == 1
+            all(hand.is_settled for hand in self.members)
+            and len({hand.generation for hand in self.members}) == 1
             and sum(shares) == PARTITIONS
             and max(shares) - min(shares) <= 1
         )
@@ -103,18 +103,18 @@ class Crew:
     def restart(self) -> None:
         """Stop one in good order; it is replaced once it has ended. Returns when its successor has joined."""
         seat = self._draw()
-        leaving = self.hands[seat]
+        leaving = self.members[seat]
         leaving.terminate()
         self.until("a process that was told to end has ended", lambda: not leaving.sidecar.is_running)
         assert leaving.sidecar.wait_for_exit() == 0, leaving.sidecar.log
         self._replace(seat)
-        self.until("the successor has joined", lambda: self.hands[seat].generation > 0)
+        self.until("the successor has joined", lambda: self.members[seat].generation > 0)
 
     def kill(self) -> None:
         """Kill one; its successor may come before the others know."""
         self.settle()
         seat = self._draw()
-        dead = self.hands[seat]
+        dead = self.members[seat]
         dead.kill()
         dead.turn()
         orphans = set(dead.tenures)
@@ -122,19 +122,19 @@ class Crew:
         if is_early:
             self._replace(seat)
         else:
-            self._past.append(self.hands.pop(seat))
-            self._wait_for_owners(orphans, self.hands)
-            self.hands.insert(seat, self._hand(seat))
+            self._past.append(self.members.pop(seat))
+            self._wait_for_owners(orphans, self.members)
+            self.members.insert(seat, self._hand(seat))
         self.settle()
 
     def freeze(self) -> None:
         """Freeze one until others have what it had; it comes back with commits for that."""
         self.settle()
-        frozen = self.hands[self._draw()]
+        frozen = self.members[self._draw()]
         frozen.freeze()
         frozen.turn()
         tenures, positions = dict(frozen.tenures), dict(frozen.positions)
-        self._wait_for_owners(set(tenures), [hand for hand in self.hands if hand is not frozen])
+        self._wait_for_owners(set(tenures), [hand for hand in self.members if hand is not frozen])
         # The first thing that it hears, and once more when it knows.
         frozen.commit_late(tenures, positions)
         frozen.wake()
@@ -143,9 +143,9 @@ class Crew:
         # Who is killed before it has answered never does.
         self.settle()
 
-    def _wait_for_owners(self, orphans: set[Partition], hands: Sequence[Hand]) -> None:
+    def _wait_for_owners(self, orphans: set[Partition], members: Sequence[Hand]) -> None:
         def have_owners() -> bool:
-            return orphans <= {partition for hand in hands for partition in hand.positions}
+            return orphans <= {partition for hand in members for partition in hand.positions}
 
         self.until("others have what a dead member had", have_owners)
 
@@ -153,32 +153,32 @@ class Crew:
         return self.chance.randrange(MEMBERS)
 
     def _replace(self, seat: int) -> None:
-        gone = self.hands[seat]
+        gone = self.members[seat]
         gone.turn()
         self._past.append(gone)
-        self.hands[seat] = self._hand(seat)
+        self.members[seat] = self._hand(seat)
 
     # The end
 
     def look_at_last(self) -> None:
-        """Everybody looks at everything; what was asked is answered."""
+        """Let each member poll all committed offsets, and wait for the responses."""
         self.settle()
-        for hand in self.hands:
+        for hand in self.members:
             hand.read(self.partitions)
-        hands = self.hands
+        members = self.members
         self.until(
             "everything is answered",
-            lambda: not any(hand.reads_under_way for hand in hands),
+            lambda: not any(hand.reads_under_way for hand in members),
         )
 
     def history(self) -> History:
         """All that was seen so far."""
-        hands = [*self._past, *self.hands]
-        unanswered = [commit for hand in hands for commit in hand.unanswered()]
+        members = [*self._past, *self.members]
+        unanswered = [commit for hand in members for commit in hand.unanswered()]
         return History(
             self.partitions,
             self._group.limits,
-            [hand.life() for hand in hands],
+            [hand.life() for hand in members],
             [*self._notes.commits, *unanswered],
             self._notes.reads,
             self._notes.starts,
@@ -186,15 +186,15 @@ class Crew:
 
     def dismiss(self) -> None:
         """Stop all of them at once, in good order."""
-        for hand in self.hands:
+        for hand in self.members:
             hand.terminate()
-        self.until("all have ended", lambda: not any(hand.sidecar.is_running for hand in self.hands))
-        for hand in self.hands:
+        self.until("all have ended", lambda: not any(hand.sidecar.is_running for hand in self.members))
+        for hand in self.members:
             assert hand.sidecar.wait_for_exit() == 0, hand.sidecar.log
 
     def close(self) -> None:
         """End who is left, and what is open."""
-        for hand in [*self._past, *self.hands]:
+        for hand in [*self._past, *self.members]:
             hand.sidecar.stop()
 
 

@@ -19,7 +19,7 @@ SESSION = "--session-timeout-ms=60000"
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where the group is, and how topics are made there."""
+    """Backend of the group, and the way to create topics there."""
 
     servers: str
     make_topic: Callable[[str, int], None]

@@ -22,7 +22,7 @@ STEP_MAX = 3
 
 @dataclass
 class Notes:
-    """What all hands write down, in the order in which it happened."""
+    """Record of all members' work, in the order in which it happened."""
 
     chance: random.Random
     commits: list[Commit] = field(default_factory=list)
@@ -34,8 +34,8 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Letting:
-    """What the application is asked to let go."""
+class Revocation:
+    """Revocation that the application has to answer."""
 
     revocation: int
     partitions: frozenset[Partition]
@@ -58,9 +58,9 @@ class Hand:
         self.is_leaving = False
         self._notes = notes
         self._turns = count(1)
-        self._heard = 0
+        self._handled = 0
         self._committed: dict[Partition, int] = {}
-        self._letting: Letting | None = None
+        self._revoking: Revocation | None = None
         self._let_go_of = -1
         # Under way: commits by their ids, and what of is to be read.
         self._commits: dict[str, Commit] = {}
@@ -72,7 +72,7 @@ class Hand:
     def is_settled(self) -> bool:
         """Nothing is under way, as far as it can tell, and it works on all that it has."""
         is_at_work = self.positions.keys() == self.tenures.keys() and not self.is_frozen
-        return self.state == "Stable" and self._letting is None and is_at_work and not self.has_late_commits
+        return self.state == "Stable" and self._revoking is None and is_at_work and not self.has_late_commits
 
     @property
     def has_late_commits(self) -> bool:
@@ -142,43 +142,43 @@ class Hand:
     def turn(self) -> None:
         """Hear what the sidecar says, then work."""
         events = self.sidecar.events
-        while self._heard < len(events):
-            event = events[self._heard]
-            self._heard += 1
-            self._hear(event)
+        while self._handled < len(events):
+            event = events[self._handled]
+            self._handled += 1
+            self._handle(event)
         if self.sidecar.is_running and not self.is_frozen:
             self._work()
-            self._tell()
+            self._send()
 
     def _work(self) -> None:
-        going = self._letting.partitions if self._letting else frozenset()
+        going = self._revoking.partitions if self._revoking else frozenset()
         for partition in sorted(self.positions.keys() - going):
             self.positions[partition] += self._notes.chance.randint(1, STEP_MAX)
             doer = self.sidecar.name, self.tenures[partition]
             self._notes.reached[partition] = self.positions[partition], doer
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         unread = self.tenures.keys() - self.positions.keys()
-        if unread and not self._first_read and not self._letting and not self.is_leaving:
+        if unread and not self._first_read and not self._revoking and not self.is_leaving:
             self._first_read = self.read(unread)
         if self._own_commit in self._commits:
             return
-        if self._letting is not None:
-            self._let_go(self._letting)
+        if self._revoking is not None:
+            self._let_go(self._revoking)
         elif not self.is_leaving and next(self._turns) % TURNS_TO_A_COMMIT == 0:
             self._commit_own(self.positions.keys())
 
-    def _let_go(self, letting: Letting) -> None:
+    def _let_go(self, revoking: Revocation) -> None:
         unfinished = {
             partition
-            for partition in letting.partitions & self.positions.keys()
+            for partition in revoking.partitions & self.positions.keys()
             if self._committed.get(partition) != self.positions[partition]
         }
         if unfinished:
             self._commit_own(unfinished)
-        elif letting.revocation != self._let_go_of:
-            self._let_go_of = letting.revocation
-            self.sidecar.send("revoked", revocation=letting.revocation)
+        elif revoking.revocation != self._let_go_of:
+            self._let_go_of = revoking.revocation
+            self.sidecar.send("revoked", revocation=revoking.revocation)
 
     def _commit_own(self, partitions: Iterable[Partition]) -> None:
         offsets = {partition: self.positions[partition] for partition in partitions}
@@ -203,36 +203,36 @@ class Hand:
 
     # What it hears
 
-    def _hear(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event["event"]:
             case "state":
                 self.state = event["state"]
             case "joined":
                 self.generation = event["generation"]
             case "assigned" | "revoking" | "revoked" | "lost":
-                self._hear_change(event, frozenset(flat(event["partitions"])))
+                self._handle_change(event, frozenset(flat(event["partitions"])))
             case "committed":
-                self._hear_commit(event)
+                self._handle_commit(event)
             case "fetched":
-                self._hear_read(event)
+                self._handle_read(event)
             case "refused":
                 raise AssertionError(event["sentence"])
 
-    def _hear_change(self, event: Event, partitions: frozenset[Partition]) -> None:
+    def _handle_change(self, event: Event, partitions: frozenset[Partition]) -> None:
         match event["event"]:
             case "assigned":
                 tenure: int = event["tenure"]
                 self.tenures.update(dict.fromkeys(partitions, tenure))
             case "revoking":
-                self._letting = Letting(event["revocation"], partitions)
+                self._revoking = Revocation(event["revocation"], partitions)
             case "revoked":
-                self._letting = None
+                self._revoking = None
                 tenures, positions = self._forget(partitions)
                 if self.sidecar.is_running and not self.is_leaving:
                     self.commit_late(tenures, positions)
             case _:
                 self._forget(partitions)
-                self._letting = None
+                self._revoking = None
                 self.is_frozen = False
 
     def _forget(
@@ -245,7 +245,7 @@ class Hand:
             self._committed.pop(partition, None)
         return tenures, positions
 
-    def _hear_commit(self, event: Event) -> None:
+    def _handle_commit(self, event: Event) -> None:
         refused: dict[Partition, str] = {
             (each["topic"], each["partition"]): each["error"] for each in event["errors"]
         }
@@ -257,7 +257,7 @@ class Hand:
                 (part, offset) for part, offset in commit.taken.items() if part in self.tenures
             )
 
-    def _hear_read(self, event: Event) -> None:
+    def _handle_read(self, event: Event) -> None:
         order = self._reads.pop(event["id"])
         is_first = event["id"] == self._first_read
         if is_first:

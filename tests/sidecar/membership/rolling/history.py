@@ -1,5 +1,5 @@
 """
-What must hold while members are restarted, killed and frozen, as functions of what they said and what was done to them.
+Rules that hold while members are restarted, killed and frozen, as functions of their events and of the hits.
 
 Times are the machine's steady clock, which all processes share. The order of commits and reads is the order in which
 the driver asked, and got to see answers.
@@ -19,7 +19,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a partition may be without an owner: that of the engine, and of how the members are set up."""
+    """Limits of the time without an owner: of the backend, and of the members' settings."""
 
     # Between the end of a tenure in good order and the next one's begin, and more for each generation between.
     clean_ms: int
@@ -42,7 +42,7 @@ class Gap:
         return self.after.from_ms - self.before.until_ms
 
     def limit_ms(self, limits: Limits) -> int:
-        """How long it may be."""
+        """Limit of the time without an owner, by cause."""
         if self.cause in DEAD:
             return limits.dead_ms
         rounds = self.after.generation - self.before.until_generation
@@ -68,7 +68,7 @@ class Commit:
 
     @property
     def taken(self) -> Mapping[Partition, int]:
-        """What was acknowledged."""
+        """Return the offsets that the coordinator acknowledged."""
         if self.refused is None:
             return {}
         return {part: offset for part, offset in self.offsets.items() if part not in self.refused}
@@ -76,7 +76,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Read:
-    """What a member was told of what is committed."""
+    """Committed offsets that a member fetched."""
 
     life: str
     offsets: Mapping[Partition, int]
@@ -85,7 +85,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Start:
-    """Where an owner began to work, and how far the one before had come."""
+    """Position at which an owner began to work, and the position of the former owner."""
 
     life: str
     tenure: int
@@ -128,16 +128,16 @@ class History:
         ]
 
     def cause_of(self, life: str, tenure: int, partition: Partition) -> Cause | None:
-        """How that tenure ended; None when it lasts."""
+        """Return the cause of that tenure's end; None: it lasts."""
         (found,) = (
             each for each in self.by_partition[partition] if (each.life, each.number) == (life, tenure)
         )
         return found.cause
 
     def faults(self) -> list[str]:
-        """What is wrong, if anything."""
+        """Return the broken rules."""
         rules = (
-            told_to_two,
+            assigned_to_two,
             two_owners,
             two_incarnations,
             without_an_owner,
@@ -155,7 +155,7 @@ class History:
         ]
 
 
-def told_to_two(history: History) -> Iterator[str]:
+def assigned_to_two(history: History) -> Iterator[str]:
     """In one generation the group's plan gives a partition to two members."""
     owners: dict[tuple[int, int, Partition], str] = {}
     for life in history.lives:
@@ -188,7 +188,7 @@ def two_incarnations(history: History) -> Iterator[str]:
 
 
 def without_an_owner(history: History) -> Iterator[str]:
-    """In the end nobody has it, though the members had all the time they wanted."""
+    """At the end a partition has no owner, although the members had enough time."""
     for partition, owners in history.by_partition.items():
         if not owners or owners[-1].cause is not None:
             yield f"{partition}"
@@ -206,7 +206,7 @@ def unowned_too_long(history: History) -> Iterator[str]:
 
 
 def lost_for_nothing(history: History) -> Iterator[str]:
-    """A member that nobody killed or froze lost what it had."""
+    """A member that was neither killed nor frozen lost its partitions."""
     for owners in history.by_partition.values():
         for tenure in owners:
             if tenure.cause is Cause.LOST:
@@ -214,7 +214,7 @@ def lost_for_nothing(history: History) -> Iterator[str]:
 
 
 def kept_while_frozen(history: History) -> Iterator[str]:
-    """Who was frozen beyond its session does not say first of all that it has lost everything."""
+    """A member that was frozen beyond its session does not report first that it lost all partitions."""
     for life in history.lives:
         for loss in losses(life):
             if loss.said != loss.had:
@@ -229,7 +229,7 @@ def late_commit_taken(history: History) -> Iterator[str]:
 
 
 def lowered(history: History) -> Iterator[str]:
-    """Somebody read less than had been acknowledged before it was asked."""
+    """A member fetched less than had been acknowledged before its request."""
     taken = sorted(
         (commit.answered, commit.taken)
         for commit in history.commits
@@ -246,7 +246,7 @@ def lowered(history: History) -> Iterator[str]:
 
 
 def never_committed(history: History) -> Iterator[str]:
-    """Somebody read what nobody was told to commit for that partition."""
+    """A member fetched an offset that no member was to commit for that partition."""
     asked = {
         (partition, offset) for commit in history.commits for partition, offset in commit.offsets.items()
     }

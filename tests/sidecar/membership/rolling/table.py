@@ -1,4 +1,4 @@
-"""What happened to the partitions of those who were restarted, killed and frozen, as a table for people."""
+"""Table of the partitions of members that were restarted, killed and frozen, for human readers."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median

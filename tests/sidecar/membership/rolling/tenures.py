@@ -1,4 +1,4 @@
-"""What one process had and for how long, by what it said and by what was done to it."""
+"""Partitions of one process over time, by its events and by the hits on it."""
 
 import enum
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from tests.support.sidecar import Event, Partition, flat
 
 
 class Did(enum.Enum):
-    """What was done to a process. A kill and a freeze count from when they had taken effect, the others from before."""
+    """Hit on a process. A kill and a freeze count from when they took effect, the others from before."""
 
     TERM = "SIGTERM"
     CONT = "SIGCONT"
@@ -18,7 +18,7 @@ class Did(enum.Enum):
 
 
 class Cause(enum.Enum):
-    """How a tenure ended."""
+    """Cause of a tenure's end."""
 
     LEFT = "left"
     MOVED = "moved"
@@ -65,7 +65,7 @@ class Tenure(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the group's plan gives to a member in a generation."""
+    """Partitions that the group's plan gives to a member in a generation."""
 
     incarnation: int
     generation: int
@@ -73,23 +73,23 @@ class Plan(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What a process had when it was frozen, and what it said of that first."""
+    """Partitions of a process when it was frozen, and those that it reported first afterwards."""
 
     had: frozenset[Partition]
     said: frozenset[Partition]
 
 
 def story(life: Life) -> Iterator[Event | Hit]:
-    """What it said and what was done to it, one after the other."""
+    """Yield events and hits in order."""
     # At the same moment: it had said it before it was killed or frozen, and says it after it was told or woken.
-    told: list[tuple[int, int, Event | Hit]] = [(event["monotonic_ms"], 1, event) for event in life.events]
-    told += [(hit.at_ms, 0 if hit.did in (Did.TERM, Did.CONT) else 2, hit) for hit in life.hits]
-    yield from (each for _, _, each in sorted(told, key=lambda each: each[:2]))
+    entries: list[tuple[int, int, Event | Hit]] = [(event["monotonic_ms"], 1, event) for event in life.events]
+    entries += [(hit.at_ms, 0 if hit.did in (Did.TERM, Did.CONT) else 2, hit) for hit in life.hits]
+    yield from (each for _, _, each in sorted(entries, key=lambda each: each[:2]))
 
 
 @dataclass
 class _Holder:
-    """What it has, along the story."""
+    """Partitions of a process, along the story."""
 
     life: str
     has: dict[Partition, Tenure] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class _Holder:
             tenure = self.has.pop(partition)
             self.ended.append(tenure._replace(until_ms=at_ms, until_generation=generation, cause=cause))
 
-    def hear(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         at_ms, generation = event["monotonic_ms"], event["generation"]
         if event["event"] == "assigned":
             for partition in flat(event["partitions"]):
@@ -127,13 +127,13 @@ def tenures(life: Life) -> Sequence[Tenure]:
         if isinstance(each, Hit):
             holder.feel(each)
         else:
-            holder.hear(each)
+            holder.handle(each)
     return [*holder.ended, *holder.has.values()]
 
 
 def plans(life: Life) -> Iterator[Plan]:
     """
-    What each generation's plan gives to it: what it has and keeps, and what it is assigned.
+    Yield the partitions that each generation's plan gives to it: those that it keeps and those that it is assigned.
 
     A `revoking` right after `joined` is the plan too: it takes away. Later in the generation it is not.
     """

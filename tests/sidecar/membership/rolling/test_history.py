@@ -125,7 +125,7 @@ def test_a_good_history_breaks_no_rule() -> None:
     assert moves().faults() == []
 
 
-def test_the_time_between_two_owners_is_told_with_its_cause() -> None:
+def test_the_time_between_two_owners_is_shown_with_its_cause() -> None:
     gaps = [(gap.before.partition, gap.cause, gap.unowned_ms) for gap in moves().gaps]
     assert gaps == [
         (A, Cause.FROZEN, 3_000),
@@ -148,18 +148,18 @@ def test_the_table_tells_how_often_how_long_and_what_was_done_twice() -> None:
     ]
 
 
-def test_a_partition_that_is_told_to_two_members_in_one_generation_is_found() -> None:
+def test_a_partition_that_is_assigned_to_two_members_in_one_generation_is_found() -> None:
     kept = changed(moves(), "two", {"event": "assigned", "generation": 3}, partitions={"events": [0, 1]})
-    assert "told_to_two" in rules_broken(kept), "the other one keeps it, and is not told so again"
+    assert "assigned_to_two" in rules_broken(kept), "the other one keeps it, and is not told so again"
     given = changed(moves(), "three", {"event": "assigned"}, generation=6)
-    assert "told_to_two" in rules_broken(given)
+    assert "assigned_to_two" in rules_broken(given)
 
 
 def test_a_plan_that_leaves_a_partition_with_who_must_give_it_up_is_found() -> None:
     kept = without(moves(), "one", {"event": "revoking"})
     kept = changed(kept, "one", {"event": "revoked"}, event="assigned", partitions={})
     two = changed(kept, "two", {"event": "assigned", "generation": 2}, partitions={"events": [1]})
-    assert {"told_to_two", "two_owners"} <= rules_broken(two)
+    assert {"assigned_to_two", "two_owners"} <= rules_broken(two)
 
 
 def test_the_plan_takes_away_what_it_has_revoked_before_it_assigns() -> None:
@@ -167,7 +167,7 @@ def test_the_plan_takes_away_what_it_has_revoked_before_it_assigns() -> None:
     early = changed(
         early, "two", {"event": "assigned", "generation": 2}, partitions={"events": [1]}, tenure=1
     )
-    assert "told_to_two" not in rules_broken(early)
+    assert "assigned_to_two" not in rules_broken(early)
     assert "two_owners" in rules_broken(early), "but it may have it only when the other one has let go"
 
 
@@ -228,9 +228,9 @@ def test_a_member_that_was_frozen_and_has_not_lost_everything_is_found() -> None
     assert "kept_while_frozen" in rules_broken(replace(moves(), lives=[silent, *others], starts=[]))
 
 
-def with_commit(history: History, place: int, commit: Commit) -> History:
+def with_commit(history: History, index: int, commit: Commit) -> History:
     commits = list(history.commits)
-    commits[place] = commit
+    commits[index] = commit
     return replace(history, commits=commits)
 
 
@@ -257,17 +257,17 @@ def test_an_offset_that_nobody_committed_is_found() -> None:
         assert rules_broken(strange) == {"never_committed"}
 
 
-def with_start(history: History, place: int, **fields: int) -> History:
+def with_start(history: History, index: int, **fields: int) -> History:
     starts = list(history.starts)
-    starts[place] = replace(starts[place], **fields)  # type: ignore[arg-type]
+    starts[index] = replace(starts[index], **fields)  # type: ignore[arg-type]
     return replace(history, starts=starts)
 
 
-@pytest.mark.parametrize("place", [0, 2, 4, 5])
-def test_work_that_is_done_again_after_a_clean_end_is_found(place: int) -> None:
-    assert rules_broken(with_start(moves(), place, offset=13)) == {"repeated"}
+@pytest.mark.parametrize("index", [0, 2, 4, 5])
+def test_work_that_is_done_again_after_a_clean_end_is_found(index: int) -> None:
+    assert rules_broken(with_start(moves(), index, offset=13)) == {"repeated"}
 
 
-@pytest.mark.parametrize("place", range(6))
-def test_work_that_nobody_has_done_is_found(place: int) -> None:
-    assert rules_broken(with_start(moves(), place, offset=40)) == {"skipped"}
+@pytest.mark.parametrize("index", range(6))
+def test_work_that_nobody_has_done_is_found(index: int) -> None:
+    assert rules_broken(with_start(moves(), index, offset=40)) == {"skipped"}

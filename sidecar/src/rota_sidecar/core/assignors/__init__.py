@@ -1,5 +1,5 @@
 """
-Who gets which partition: pure functions from what the members of a group say to what each of them is given.
+Assignors: pure functions from the subscriptions of a group's members to an assignment of partitions.
 
-Called by the leader of a group; `model` is what an assignor of one's own is written against.
+Called by the leader of a group. Custom assignors implement the protocol in `model`.
 """

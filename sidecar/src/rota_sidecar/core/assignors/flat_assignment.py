@@ -44,7 +44,7 @@ class FlatAssignment(Mapping[str, Sequence[int]]):
         return FlatAssignmentItems(self)
 
     def one_of_each(self) -> tuple[tuple[str, ...], list[int]] | None:
-        """Topics and a partition of each, if the member has no two partitions of one topic. Looks at no topic singly."""
+        """Return the topics and one partition of each, unless the member has two partitions of a topic. Avoids a step per topic."""
         for topics in self._candidates():
             found = self._one_of(topics)
             if found is not None:
@@ -53,11 +53,11 @@ class FlatAssignment(Mapping[str, Sequence[int]]):
         return None
 
     def _candidates(self) -> Iterator[Topics]:
-        """The topics of another member, and those of this one if each has one partition."""
+        """Return the topics of the last member if this one has the same, else its own if it has one partition of each."""
         table = self._table
         if table.latest is not None:
             yield table.latest
-        # With more partitions than topics some are of one topic; they stand side by side, mostly already the first.
+        # With more partitions than topics, two of one topic are neighbours, usually the first two.
         if 0 < len(self.flats) <= len(table.names) and self.flats[-1] >= table.offsets[len(self.flats) - 1]:
             topic = table.topic_of(self.flats[0])
             if len(self.flats) == 1 or self.flats[1] >= table.offsets[topic + 1]:
@@ -66,11 +66,11 @@ class FlatAssignment(Mapping[str, Sequence[int]]):
                     yield table.topics(found)
 
     def _one_of(self, topics: Topics) -> list[int] | None:
-        """The partitions, if there is one of each of these topics."""
+        """Return the partitions if there is one of each of these topics; else None."""
         if len(topics.names) != len(self.flats):
             return None
         if isinstance(self.flats, range) and self.flats.step == topics.stride:
-            # The same number in each topic, as where members and partitions of every topic are equally many.
+            # The same partition number in each topic, as in a group with as many members as partitions of every topic.
             number = self.flats.start - topics.offsets[0]
             return [number] * len(self.flats) if 0 <= number < topics.smallest else None
         numbers = list(map(sub, self.flats, topics.offsets))
@@ -79,7 +79,7 @@ class FlatAssignment(Mapping[str, Sequence[int]]):
         return None
 
     def opened(self) -> Iterator[tuple[str, Sequence[int]]]:
-        """All topics one after the other, which is faster than to look each of them up."""
+        """Yield all topics in order, which is faster than a lookup for each."""
         single = self.one_of_each()
         if single is not None:
             names, numbers = single
@@ -90,7 +90,7 @@ class FlatAssignment(Mapping[str, Sequence[int]]):
         flats, offsets, names = array("i", self.flats), self._table.offsets, self._table.names
         at, count, topic = 0, len(flats), -1
         while at < count:
-            # Mostly the next topic is the one.
+            # Usually the partition belongs to the next topic.
             topic += 1
             if flats[at] >= offsets[topic + 1]:
                 topic = bisect_right(offsets, flats[at], topic) - 1

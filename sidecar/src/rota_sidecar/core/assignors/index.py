@@ -28,7 +28,7 @@ class Topics:
 
 
 class Table:
-    """The topics that take part. Partition p of topic t has the flat number offsets[t] + p."""
+    """Topics that have subscribers and partitions. Partition p of topic t has the flat number offsets[t] + p."""
 
     __slots__ = ("_singles", "index", "latest", "names", "offsets", "sizes", "total")
 
@@ -38,7 +38,7 @@ class Table:
         self.offsets = tuple(accumulate(self.sizes, initial=0))
         self.total = self.offsets[-1]
         self.index = {name: number for number, name in enumerate(self.names)}
-        # Topics of the member that was encoded last, if it has one partition of each.
+        # Topics of the last encoded member, if it has one partition of each.
         self.latest: Topics | None = None
         self._singles: list[tuple[int]] = []
 
@@ -76,7 +76,7 @@ class GroupIndex:
     """A group with members, topics and partitions as numbers. Invariant: all sequences by member have the order of `ids`."""
 
     table: Table
-    # In the order of their ids, or in another one.
+    # Member ids, in the order that the assignor chose.
     ids: Sequence[str]
     subscribers: Sequence[Subscriber]
     # Kind of each member; topics of each kind.

@@ -21,7 +21,7 @@ from rota_sidecar.core.assignors.moves import Moves
 from rota_sidecar.core.assignors.ownership import Ownership, resolve_ownership
 from rota_sidecar.core.assignors.sticky import plan
 
-# Members whose loads differ by less than this part of the mean load are left alone: rates are never exact.
+# Members whose loads differ by less than this part of the mean load are not balanced, because rates are never exact.
 HYSTERESIS_PERCENT = 5
 IDLE_PERCENT = 1
 # Weights are whole numbers, so that the order of sums changes nothing.
@@ -74,7 +74,7 @@ def _known_weights(group_index: GroupIndex) -> dict[int, int]:
 
 def _measured(subscriber: Subscriber) -> Iterator[tuple[str, int, float]]:
     for name, rates in subscriber.rates.items():
-        # Rates that did not fit in are not there.
+        # Rates that did not fit into the user data are unknown.
         for number, rate in zip(subscriber.owned.get(name, ()), rates, strict=False):
             yield name, number, rate
     for name, by_number in subscriber.former.items():
@@ -180,7 +180,7 @@ class _LoadBalancer:
         """Return the least loaded member of a class."""
         found = self._receivers.get(number)
         if found is None:
-            # The first of them: members stand in the order of their ids.
+            # The first of equal ones: members are in the order of their ids.
             found = self._receivers[number] = min(
                 self._group_index.classes[number].members, key=self._loads.__getitem__
             )

@@ -27,37 +27,38 @@ class Subscriber:
     generation: int = NO_GENERATION
     instance_id: str | None = None
     rack: str = ""
-    # Records a second that arrive in each partition of `owned`, as far as it measured that.
+    # Arrival rates in records per second, for each partition of `owned`; empty: not measured.
     rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    # The same of partitions that it gave up lately, by their numbers.
+    # Arrival rates of partitions that the member released recently, by topic and number.
     former: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The members by id, and every topic of theirs that exists."""
+    """Members by member id, and the existing topics to which they subscribe."""
 
     members: Mapping[str, Subscriber]
     topics: Mapping[str, Topic]
 
 
-# By member, by topic: partition numbers. Every member is in it.
+# Partition numbers by member id and topic. Every member has an entry.
 Plan = Mapping[str, Mapping[str, Sequence[int]]]
 
 
 class Assignor(Protocol):
     """
-    One strategy. A class of one's own is found by the entry-point group `rota.assignors`, and made without arguments.
+    Assignment strategy. A custom class is found by the entry-point group `rota.assignors`, and created without arguments.
 
-    It must not read clocks or draw random numbers: the leader of the next round has to come to the same plan.
+    Invariant: `assign` depends on its argument only. It must not read clocks or draw random numbers, because another leader
+    must compute the same plan.
     """
 
-    # What members offer, and Kafka's tools show.
+    # Name that members offer in JoinGroup, and that Kafka's tools show.
     name: str
     # True: members keep their partitions during a rebalance. Then a plan assigns no partition that another member still
     # owns: it is revoked in one rebalance and assigned in the next.
     cooperative: bool
 
     def assign(self, group: Group) -> Plan:
-        """Give each partition of each subscribed topic to one subscriber, or hold it back for a round."""
+        """Assign each partition of each subscribed topic to one subscriber, or withhold it for one rebalance."""
         ...

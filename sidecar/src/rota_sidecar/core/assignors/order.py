@@ -1,4 +1,4 @@
-"""The order of members in `range` and `roundrobin`: it stays when a static member comes back under a new id."""
+"""Order of members in `range` and `roundrobin`: a static member keeps its position when it rejoins under a new member id."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from rota_sidecar.core.assignors.model import Subscriber
 
 
 def member_order(members: Mapping[str, Subscriber]) -> list[str]:
-    """Static members by instance id, then dynamic ones by member id."""
+    """Return static members by instance id, then dynamic ones by member id."""
 
     def rank(name: str) -> tuple[bool, str]:
         instance_id = members[name].instance_id

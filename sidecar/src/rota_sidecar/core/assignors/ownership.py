@@ -86,7 +86,7 @@ class _Resolver:
         self._layouts = Layouts()
         self._marks = [bytearray(size) for size in group_index.table.sizes]
         self._readings: dict[Layout, LayoutIndex] = {}
-        # The layouts whose topics a kind takes all.
+        # Layouts all of whose topics a kind subscribes to.
         self._covered_by_kind: dict[tuple[int, Layout], bool] = {}
         self._kinds = [frozenset(kind) for kind in group_index.kinds]
 
@@ -121,7 +121,7 @@ class _Resolver:
         if not (reading.known and lists.non_negative and self._takes_all(member, lists.layout, reading)):
             return False
         try:
-            # What this loop takes is most of what a steady group takes.
+            # In a group without changes this loop takes most of the time.
             for mark, number in zip(reading.marks, lists.numbers):  # noqa: B905
                 mark[number] = 1
         except IndexError:

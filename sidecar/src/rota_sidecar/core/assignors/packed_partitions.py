@@ -29,7 +29,7 @@ class Layout:
 
 
 class PackedPartitions(Mapping[str, Sequence[int]]):
-    """The partitions of one member."""
+    """Partitions of one member, as numbers in the order of a layout."""
 
     __slots__ = ("_by_topic", "layout", "numbers", "written")
 
@@ -93,7 +93,7 @@ class Layouts:
         except OverflowError:
             known = (n if -1 <= n < 2 ** (_BITS - 1) else -1 for n in chain.from_iterable(owned.values()))
             numbers = array("i", known)
-        # Topics without any are left out: a reading has one topic for each number.
+        # Topics without partitions are left out, because a layout has at least one number for each topic.
         counts = tuple(map(len, owned.values()))
         if 0 in counts:
             return self.lists({name: of_topic for name, of_topic in owned.items() if len(of_topic)})

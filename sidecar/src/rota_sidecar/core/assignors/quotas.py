@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-# Of a thousand members in a chain, each sharing one topic with the next, balance would take a thousand rounds. What
-# is there after so many is valid, and only less balanced.
+# Limit of rounds. A thousand members in a chain, each sharing one topic with the next, would take a thousand rounds. The result
+# after this many rounds is valid, and only less balanced.
 ROUNDS_MAX = 200
 
 
 @dataclass(slots=True)
 class Cell:
-    """Partitions that the same members may take, as counts."""
+    """Counts of partitions that the same members may take."""
 
-    # Who may take them, and how many each of them has by claims that count.
+    # Members that may take them, and the number that each of them owns.
     members: Sequence[int]
     claimed: Sequence[int]
-    # How many nobody has.
+    # Number of partitions without an owner.
     unowned: int
-    # How many each is to have.
+    # Number that each member is to own.
     wanted: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ def water_fill(below: Sequence[int], amount: int, loses: Callable[[int, int], bo
     got = [height - load if load <= height else 0 for load in below]
     if left:
         submerged = [position for position, load in enumerate(below) if load <= height]
-        # Stable: among equals the first.
+        # The sort is stable: among equal loads the first member comes first.
         submerged.sort(key=lambda position: not loses(position, got[position]))
         for position in submerged[:left]:
             got[position] += 1

@@ -1,9 +1,9 @@
 """
-Balance where racks matter: even first, then as many partitions as possible near, then as few moves as possible.
+Balances where racks matter: first even loads, then as many rack-local partitions as possible, then as few moves as possible.
 
-`balance` calls it for groups in which some members are near some partitions and not near others. Classes are evened out
-as without racks; `exchanges` then decides how many partitions with the same racks each cohort gets, a cohort being the
-members with one subscription in one rack; its members share that with as few moves as possible.
+`balance` calls it for groups in which members are local to some partitions and not to others. Loads of classes are computed as
+without racks; `min_cost_flow` then decides how many partitions with the same racks each cohort gets, a cohort being the members
+with one subscription in one rack; the members of a cohort share these with as few moves as possible.
 """
 
 from array import array
@@ -27,9 +27,9 @@ class _Cell:
     of_class: int
     racks: Racks
     size: int = 0
-    # The flat numbers of those that no member has.
+    # Flat numbers of the partitions without an owner.
     free: list[int] = field(default_factory=list)
-    # How many more, or less, a member gets; members that keep their number have no entry.
+    # Difference of each member's number of partitions; members that keep their number have no entry.
     changes: dict[int, int] = field(default_factory=dict)
 
 
@@ -42,7 +42,7 @@ class _Cohort:
 
 
 def rack_aware_balance(ownership: Ownership) -> Moves:
-    """The moves from what members have by their claims."""
+    """Return the moves from the present ownership to a balanced one."""
     cells, cell_of = _cells(ownership)
     cohorts = _cohorts(ownership.group_index)
     had = [
@@ -115,7 +115,7 @@ def _cohorts(group_index: GroupIndex) -> list[_Cohort]:
 def _cell_flows(
     ownership: Ownership, cells: Sequence[_Cell], cohorts: Sequence[_Cohort], had: Sequence[Mapping[int, int]]
 ) -> list[CellFlow]:
-    """What cohorts claim, and a first answer: each class even, what is free near where there is room."""
+    """Return the flows of each cell: claims, and a first solution with even classes and free partitions assigned rack-locally."""
     group_index = ownership.group_index
     by_class: list[list[int]] = [[] for _ in group_index.classes]
     for number, cell in enumerate(cells):

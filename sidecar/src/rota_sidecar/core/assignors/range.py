@@ -1,7 +1,7 @@
 """
-Kafka's `range`: each topic for itself is cut into consecutive pieces, one for each who takes it.
+Kafka's `range`: splits each topic into consecutive ranges of partitions, one for each subscriber.
 
-Where racks matter, partitions go first to members near a replica, as far as everybody's share allows.
+Where racks matter, partitions are assigned first to members in the rack of a replica, within each member's share.
 """
 
 from collections import defaultdict, deque
@@ -20,7 +20,7 @@ TopicShape = tuple[int, int]
 
 
 class Range:
-    """Has no memory: what a member had plays no part."""
+    """Assignor that ignores earlier assignments."""
 
     name = "range"
     cooperative = False
@@ -78,7 +78,7 @@ class RangeAssignment(Mapping[str, Sequence[int]]):
         return RangeAssignmentItems(self)
 
     def by_shape(self) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-        """Topics of which the member has the same partitions, and those."""
+        """Yield topics of which the member has the same partitions, with these partitions."""
         return ((self._by_shape[key], partitions) for key, partitions in self._ranges.items())
 
     @override
@@ -144,8 +144,8 @@ class _TopicAllocation:
         self._more -= len(self.given[member]) == self._each + 1
 
     def fill(self, rack_local_only: bool) -> None:
-        """Each member in order takes the first that are free, or near."""
-        # Members of one rack take theirs in ascending order: none has to look at what those before it have seen.
+        """Give each member, in order, the first free partitions up to its share; only rack-local ones if `rack_local_only`."""
+        # Members of one rack share an iterator, because partitions that an earlier one skipped are not free.
         left: dict[str, Iterator[int]] = {}
         for member in self.members:
             rack = self._subscribers[member].rack if rack_local_only else ""
@@ -177,7 +177,7 @@ def _rack_aware(group: Group, group_index: GroupIndex, by_shape: Mapping[TopicSh
 
 def _allot_copartitioned(rooms: Sequence[_TopicAllocation], racks: Sequence[str]) -> None:
     """Assign the same number of all topics to the first member that is local to all of them, as co-partitioned topics need."""
-    # By rack the places of those who have room in all topics, in order; the room of a member never grows again.
+    # By rack: positions of the members below their share in all topics, in order. A member at its share stays there.
     waiting: dict[str, deque[int]] = defaultdict(deque)
     members = rooms[0].members
     for position, member in enumerate(members):

@@ -1,4 +1,4 @@
-"""Kafka's `roundrobin`: all partitions by topic and number, dealt one by one around those who take their topic."""
+"""Kafka's `roundrobin`: assigns all partitions by topic and number, one by one, to the subscribers of each topic in turn."""
 
 from array import array
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from rota_sidecar.core.assignors.order import member_order
 
 
 class RoundRobin:
-    """Has no memory: what a member had plays no part."""
+    """Assignor that ignores earlier assignments."""
 
     name = "roundrobin"
     cooperative = False

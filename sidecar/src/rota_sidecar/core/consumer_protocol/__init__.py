@@ -1,5 +1,5 @@
 """
-Kafka's consumer protocol: the bytes in which members tell their subscriptions, and leaders give assignments.
+Kafka's consumer protocol: the encoding of members' subscriptions and of leaders' assignments.
 
-The same on both engines, so that Kafka's tools read our groups and other clients share them.
+Equal on both backends, so that Kafka's tools show Rota's groups and other clients can join them.
 """

@@ -9,7 +9,7 @@ from rota_sidecar.core.consumer_protocol import wire
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The partitions of one member in one generation."""
+    """Assignment of one member in one generation."""
 
     partitions: Mapping[str, Sequence[int]]
     user_data: bytes = b""

@@ -40,13 +40,13 @@ class JoinOffer:
     owned: Owned = field(default_factory=dict)
     generation: int = NO_GENERATION
     incarnation: int = NO_INCARNATION
-    # Records a second by topic and partition, where it has measured them; also of some that it gave up since.
+    # Arrival rates in records per second by topic and partition, as far as measured; also of partitions released since.
     rates: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     rack: str = ""
 
 
 def metadata_for(strategy: str, offer: JoinOffer) -> bytes:
-    """The subscription that goes into JoinGroup beside the strategy's name."""
+    """Return the encoded subscription for JoinGroup, as the strategy expects it."""
     topics = sorted(offer.topics)
     if strategy == STICKY:
         claimed = encode_sticky_data(_in_order(offer.owned), offer.generation)

@@ -28,13 +28,13 @@ _OURS = struct.Struct(">4sBq")
 _STAYS, _REJOINS = b"\x00", b"\x01"
 _FINGERPRINT_BYTES = 8
 _NO_FINGERPRINT = bytes(_FINGERPRINT_BYTES)
-# Of a partition that is not owned any more: the place of its topic among those subscribed to, its number, its rate.
+# Of a partition that is no longer owned: index of its topic in the subscription, partition number, rate.
 _FORMER = struct.Struct(">HiB")
 _POSITIONS_MAX = 2**16
-# After a byte that counts them.
+# The count of entries precedes them in one byte.
 RATES_MAX = USER_DATA_BYTES_MAX - _GENERATION.size - _OURS.size - 1
 
-# A rate is one byte: unknown, none, or a power of 2^(1/8), from one record in two minutes to 25 million a second.
+# A rate is one byte: unknown, zero, or a power of 2^(1/8), from one record in two minutes to 25 million per second.
 _UNKNOWN, _NONE, _LOWEST = 0, 1, 2
 _STEPS_IN_AN_OCTAVE = 8
 _OCTAVES_BELOW_ONE = 7
@@ -46,10 +46,10 @@ class MemberData:
 
     generation: int = NO_GENERATION
     incarnation: int = NO_INCARNATION
-    # Records a second, of the owned partitions by topic and number; UNKNOWN_RATE where it has not measured yet.
+    # Arrival rates in records per second of the owned partitions, by topic and number; UNKNOWN_RATE: not measured yet.
     rates: Sequence[float] = ()
-    # The same of partitions that it gave up, so that who is given them next is chosen by it: the place of the topic
-    # in the subscription, the number, the rate.
+    # Arrival rates of released partitions, so that their next owners can be chosen by them: index of the topic in the
+    # subscription, partition number, rate.
     former: Sequence[tuple[int, int, float]] = ()
 
 
@@ -93,17 +93,17 @@ class AssignmentData:
     """
 
     incarnation: int = NO_INCARNATION
-    # The member has to give something up and come again. A member that restarts just then holds nothing that it could
-    # give up, and what it held before would stay with nobody.
+    # True: the member has to revoke partitions and rejoin. A member that restarts meanwhile owns nothing to revoke, and the
+    # partitions would stay without an owner until it rejoins.
     rejoins: bool = False
-    # Fingerprint of the topics that the member subscribed to when the plan was made.
+    # Fingerprint of the topics to which the member subscribed when the plan was computed.
     subscribed: bytes = b""
     # In the leader's own assignment: fingerprint of the group's topics with their numbers of partitions.
     planned: bytes = b""
 
 
 def encode_assignment_data(data: AssignmentData) -> bytes:
-    """At most 256 bytes."""
+    """Encode at most 256 bytes."""
     begin = _OURS.pack(_MARK, _VERSION, data.incarnation)
     subscribed = data.subscribed or _NO_FINGERPRINT
     return begin + (_REJOINS if data.rejoins else _STAYS) + subscribed + data.planned
@@ -140,7 +140,7 @@ def fingerprint_of_plan(partitions: Mapping[str, int]) -> bytes:
 
 
 def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> bytes:
-    """Version 1 of what Kafka's `sticky` sends; nothing from a member that never had an assignment."""
+    """Encode version 1 of the user data of Kafka's `sticky`; empty for a member that never had an assignment."""
     if generation == NO_GENERATION and not owned:
         return b""
     return wire.partitions(owned) + _GENERATION.pack(generation)
@@ -149,7 +149,7 @@ def encode_sticky_data(owned: Mapping[str, Sequence[int]], generation: int) -> b
 def decode_sticky_data(
     data: bytes, shared: SharedLayouts | None = None
 ) -> tuple[Mapping[str, Sequence[int]], int]:
-    """Claims and their generation, of version 1 or 0; nothing is claimed by bytes that are neither."""
+    """Decode claims and their generation, of version 1 or 0; other bytes claim nothing."""
     reader = wire.reader_of(data, "user data", shared)
     try:
         owned = reader.partitions()

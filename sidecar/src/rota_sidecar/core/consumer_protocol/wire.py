@@ -99,7 +99,7 @@ class TopicHeaders:
 
     def __init__(self) -> None:
         self._by_name: dict[str, bytes] = {}
-        # By identity; the names are kept, so that no others get theirs.
+        # By the identity of the list; the lists are kept, so that no other object gets the same id.
         self._by_names: dict[int, tuple[Sequence[str], list[bytes]]] = {}
         self._singles: list[bytes] = []
 
@@ -120,7 +120,7 @@ class TopicHeaders:
 
 
 def partitions(by_topic: Mapping[str, Sequence[int]], headers: TopicHeaders | None = None) -> bytes:
-    """Numbers by topic; a topic without any is left out. `heads` remembers names that are written often."""
+    """Encode partitions by topic; a topic without partitions is left out. `headers` caches encoded topic names."""
     headers = TopicHeaders() if headers is None else headers
     match by_topic:
         case PackedPartitions() if by_topic.written:
@@ -140,7 +140,7 @@ def partitions(by_topic: Mapping[str, Sequence[int]], headers: TopicHeaders | No
 def _range_assignment(assignment: RangeAssignment, headers: TopicHeaders) -> bytes:
     parts, count = [b""], 0
     for names, numbers in assignment.by_shape():
-        # What a member has of these topics is the same: it stands between their names, and behind the last.
+        # The member has the same partitions of all these topics: they are encoded once, and inserted after each name.
         body = _body(numbers)
         parts += [body.join(headers.all_of(names)), body]
         count += len(names)
@@ -170,7 +170,7 @@ def _body(numbers: Sequence[int]) -> bytes:
 
 
 def _swapped(numbers: "array[int]") -> bytes:
-    # It is a copy already: `array` of an array is one.
+    # The caller passes a copy, so that the bytes are swapped in place.
     if _SWAPPED:
         numbers.byteswap()
     return numbers.tobytes()

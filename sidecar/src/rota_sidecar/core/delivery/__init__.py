@@ -1,4 +1,5 @@
 """
-The delivery core: which records an application gets, what is committed, what happens at a rebalance. Pure, without IO
-or clocks.
+The delivery core: dispatch of records, commits, and revocations, as a state machine without IO or clocks.
+
+Called by `delivery.driver`, which performs the actions, and by the simulation.
 """

@@ -1,4 +1,8 @@
-"""All that deliveries want done. The shell performs it, in order, and feeds the outcomes back as events."""
+"""
+Actions of the delivery core. `delivery.driver` performs them in order and posts their outcomes back as events.
+
+An action that has an outcome carries a number (`request`, `delivery_epoch`, `dead_letter`), and the outcome repeats it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +17,7 @@ from rota_sidecar.core.member.partitions import Offset, Partition, Tenure
 
 @dataclass(frozen=True, slots=True)
 class FetchCommitted:
-    """Look up what is committed (with `require_stable`): Found."""
+    """Fetch committed offsets, with `require_stable`. Outcome: CommittedFetched."""
 
     request: int
     partitions: frozenset[Partition]
@@ -22,7 +26,7 @@ class FetchCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets:
-    """Look up where partitions start and end: OffsetsListed."""
+    """List the start and end offsets of partitions. Outcome: OffsetsListed."""
 
     request: int
     partitions: frozenset[Partition]
@@ -30,7 +34,7 @@ class ListOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Commit: Committed. Under the tenures in the offsets, or under no generation."""
+    """Commit offsets under their tenures, or without a generation if `is_manual`. Outcome: Committed."""
 
     request: int
     offsets: Mapping[Partition, Offset]
@@ -39,7 +43,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Read what lies at the offset, or wait until something does: Read or ReadFailed, once, under this ledger."""
+    """Fetch records from `offset` on, waiting for some at the end of the log. Outcome: one Read or ReadFailed."""
 
     delivery_epoch: int
     partition: Partition
@@ -49,14 +53,14 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class StopFetching:
-    """Nothing is wanted for this ledger any more; a Read that is on its way may still come."""
+    """Cancel the fetch of a delivery epoch; a Read that was posted before is ignored."""
 
     delivery_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteDeadLetter:
-    """Put this record into the dead-letter topic: DeadLetterWritten. May be written twice, never not at all."""
+    """Write a record to the dead-letter topic, at least once. Outcome: DeadLetterWritten."""
 
     dead_letter: int
     topic: str
@@ -71,21 +75,21 @@ class WriteDeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePartitions:
-    """Everything of this revocation is let go, and committed as far as it goes."""
+    """Finish a revocation: its partitions are released, and their completed records are committed unless time ran out."""
 
     revocation: int
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leave the group, at once, and stay away until Rejoin: Lost or Revoked for what there is, then Stood."""
+    """Leave the group now, until Rejoin. Outcomes: Lost or Revoked for the owned partitions, then LeftGroup."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """Be a member again."""
+    """Join the group again."""
 
 
 # ---------------------------------------------------------------------------------------------- to the application
@@ -102,7 +106,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentEvent:
-    """Something happens to partitions; with REVOKING until when they are let go."""
+    """
+    Notify the application of a change of its assignment; it answers with Acknowledged.
+
+    `deadline_ms` is set with REVOKING: the time until which the application may work on the partitions.
+    """
 
     event_id: int
     kind: Kind
@@ -113,9 +121,9 @@ class AssignmentEvent:
 
 
 class ErrorKind(Enum):
-    """Why an application gets no records of a partition, as far as it can react to that."""
+    """Errors of a partition to which an application can react."""
 
-    # Nothing is committed, and the settings name no position to begin at.
+    # There is no committed offset, and the settings name no initial offset.
     NO_OFFSET = "no offset"
     OFFSET_OUT_OF_RANGE = "offset out of range"
     UNKNOWN_TOPIC = "unknown topic"
@@ -127,9 +135,9 @@ class ErrorKind(Enum):
 @dataclass(frozen=True, slots=True)
 class PartitionError:
     """
-    Tell the application why it gets no records of these partitions: once per occurrence, and after it has acknowledged them.
+    Notify the application of an error that stops partitions: once per occurrence, after it acknowledged their assignment.
 
-    A seek that is answered with this ledger or a higher one came later, and has settled the error.
+    A seek whose answer has this delivery epoch or a higher one was made later, and has resolved the error.
     """
 
     delivery_epoch: int
@@ -140,7 +148,7 @@ class PartitionError:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand these over."""
+    """Deliver records to the application."""
 
     delivery_epoch: int
     partition: Partition
@@ -150,7 +158,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The application was wrong about this record."""
+    """Reject a verdict on this record; `message` says why."""
 
     delivery_epoch: int
     partition: Partition
@@ -160,23 +168,23 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To what was asked: an error for each partition, or one for all."""
+    """Answer a request: with an error code for each partition, or with one for the whole request."""
 
     request: int
     error: pb.ErrorCode.ValueType = pb.NONE
     errors: Mapping[Partition, pb.ErrorCode.ValueType] | None = None
     offsets: Mapping[Partition, int] | None = None
     message: str = ""
-    # To a seek: the last ledger there was before it. What is handed out of it, or of one before, is void.
+    # Of a seek: the last delivery epoch before it. Records of this epoch and of earlier ones are void.
     delivery_epoch: int = 0
 
 
-# ---------------------------------------------------------------------------------------------- to those who run it
+# ---------------------------------------------------------------------------------------------- to the observers
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The application has given its verdicts; for the metrics."""
+    """Report the number of records that got a verdict, for the metrics."""
 
     partition: Partition
     verdict: str
@@ -185,14 +193,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Nothing is in hand; or time is up, and this many still are."""
+    """Report the end of a drain; `left` is the number of records still in flight, 0 unless the time limit has passed."""
 
     left: int
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem that an operator may have to solve: one message, reported once as long as it lasts."""
+    """Report a problem that an operator may have to correct, once for as long as it lasts."""
 
     message: str
     partitions: Sequence[Partition] = ()

@@ -1,4 +1,8 @@
-"""The application: it comes, is notified what it has, acknowledges that, and goes."""
+"""
+The application's session: attach, assignment events, acknowledgements, detach.
+
+The application gets records of a partition only after it has acknowledged the ASSIGNED event of that partition.
+"""
 
 from collections.abc import Iterable
 
@@ -11,9 +15,9 @@ from rota_sidecar.core.member.partitions import Tenure
 
 
 def attached(core: Core, event: on.Attached) -> None:
-    """Attach an application, which knows of no partition yet."""
+    """Attach an application, and notify it of all partitions that it gets."""
     if core.application is not None:
-        # There is one at a time: the other one cannot be there any more.
+        # The driver attaches one application at a time, so the earlier one has crashed.
         detached(core, on.Detached(core.application.session, clean=False))
     core.application = Application(event.session)
     core.traits = Traits(event.commits_itself, event.reads_itself, event.takes_many)
@@ -25,7 +29,7 @@ def attached(core: Core, event: on.Attached) -> None:
 
 
 def detached(core: Core, event: on.Detached) -> None:
-    """Detach the application; its records are delivered again. The partitions stay: its container may be back in a moment."""
+    """Detach the application; its records in flight are delivered again. The member keeps its partitions: a container restarts soon."""
     if core.application is None or core.application.session != event.session:
         return
     core.application = None
@@ -40,7 +44,7 @@ def detached(core: Core, event: on.Detached) -> None:
     core.touch_all()
 
 
-# ---------------------------------------------------------------------------------------------- what it is notified
+# ---------------------------------------------------------------------------------------------- assignment events
 
 
 def _event(
@@ -51,7 +55,7 @@ def _event(
     deadline_ms: int | None = None,
     reason: str = "",
 ) -> int | None:
-    """Notify the application, and return the event's id; None: no application is attached."""
+    """Notify the application; return the event's id, None if no application is attached."""
     application = core.application
     if application is None:
         return None
@@ -60,14 +64,14 @@ def _event(
         frozenset(partition_state.partition for partition_state in partition_states),
     )
     if kind is not do.Kind.REVOKED:
-        # Nothing depends on whether that one is acknowledged.
+        # The core does not wait for the acknowledgement of REVOKED.
         application.unacknowledged[event_id] = UnacknowledgedEvent(kind, partitions, core.now_ms)
     core.actions.append(do.AssignmentEvent(event_id, kind, partitions, tenure, deadline_ms, reason))
     return event_id
 
 
 def _notify_all(core: Core) -> None:
-    """Of everything that stays, by tenure; and of the tenure of now, though nothing may have come with it."""
+    """Send one ASSIGNED event for each tenure, in ascending order; also for the latest tenure if it brought no partition."""
     staying = [
         partition_state
         for partition_state in core.partition_states.values()
@@ -81,7 +85,7 @@ def _notify_all(core: Core) -> None:
 
 
 def notify_assigned(core: Core, tenure: Tenure) -> None:
-    """Notify the application of the partitions of this tenure; it gets their records once it has acknowledged."""
+    """Send ASSIGNED with the partitions of this tenure; their records follow after the acknowledgement."""
     partition_states = [
         partition_state
         for partition_state in core.partition_states.values()
@@ -95,7 +99,7 @@ def notify_assigned(core: Core, tenure: Tenure) -> None:
 
 
 def notify_revoking(core: Core, partition_states: Iterable[PartitionState], until_ms: int) -> None:
-    """Notify the application that these partitions are being revoked."""
+    """Send REVOKING with the partitions that were announced to the application; `until_ms` is its deadline."""
     notified = [
         partition_state
         for partition_state in partition_states
@@ -109,24 +113,24 @@ def notify_revoking(core: Core, partition_states: Iterable[PartitionState], unti
 
 
 def notify(core: Core, kind: do.Kind, partition_states: list[PartitionState], reason: str = "") -> None:
-    """Notify the application that these partitions are gone."""
+    """Send REVOKED or LOST with these partitions, unless there are none."""
     if partition_states:
         _event(core, kind, partition_states, _tenure(partition_states), reason=reason)
 
 
 def _tenure(partition_states: Iterable[PartitionState]) -> Tenure | None:
-    """The one of all of them, if there is one."""
+    """Return the common tenure of these partitions; None if they have several."""
     tenures = {partition_state.tenure for partition_state in partition_states}
     return tenures.pop() if len(tenures) == 1 else None
 
 
 def acknowledged(core: Core, event: on.Acknowledged) -> None:
-    """Note that the application has handled an event."""
+    """Handle the application's acknowledgement of an assignment event."""
     if core.application is None:
         return
     pending = core.application.unacknowledged.pop(event.event_id, None)
     if pending is not None and pending.kind is do.Kind.LOST:
-        # It has stopped working on them, and gives no verdict on the rest.
+        # The application no longer works on these partitions, so no verdict is expected on their records.
         core.retired = {
             number: (partition, ledger)
             for number, (partition, ledger) in core.retired.items()
@@ -142,7 +146,7 @@ def acknowledged(core: Core, event: on.Acknowledged) -> None:
             core.report_errors(partition_state)
         if isinstance(partition_state.state, Revoking) and partition_state.state.event_id == event.event_id:
             partition_state.state.event_id = None
-            # What it still has of it, it has not begun, and gives no verdict on.
+            # The application drops the records that it did not start, and gives no verdict on them.
             _take_back(core, partition_state, clean=True)
         core.touch(partition_state)
 

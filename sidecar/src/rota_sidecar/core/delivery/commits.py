@@ -1,8 +1,8 @@
 """
-Commits: which offsets, and when.
+Commits: which offsets, and when. Called by `delivery` for each partition that an event touched.
 
-One commit is under way at a time: offsets that become due meanwhile go with the next one, all together, so that no
-commit overtakes another.
+One commit is under way at a time: offsets that become due meanwhile are sent together in the next one, so that no commit
+overtakes another.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from rota_sidecar.core.member.partitions import Offset, Partition
 
 
 def own_point(core: Core, partition_state: PartitionState) -> CommitPoint | None:
-    """Return the point to commit of this partition without a request; None: none."""
+    """Return the point that the sidecar commits by itself; None: it commits nothing for this partition."""
     fetch_session = partition_state.fetch_session
     if fetch_session is None or not core.commits_by_itself:
         return None
@@ -40,7 +40,7 @@ def own_point(core: Core, partition_state: PartitionState) -> CommitPoint | None
 
 
 def is_durable(partition_state: PartitionState, point: CommitPoint) -> bool:
-    """Return true if exactly that point is committed, however its metadata is written."""
+    """Return True if this point is committed; metadata is compared by its content."""
     durable = partition_state.durable
     if durable is None or durable.offset != point.offset:
         return False
@@ -50,17 +50,17 @@ def is_durable(partition_state: PartitionState, point: CommitPoint) -> bool:
 
 
 def has_settled(core: Core, partition_state: PartitionState) -> bool:
-    """Return true if there is nothing to commit, and no commit under way."""
+    """Return True if nothing is left to commit, and no commit is under way."""
     point = own_point(core, partition_state)
     is_done = point is None or is_durable(partition_state, point)
     return is_done and not partition_state.pending_commits and not core.is_committing(partition_state)
 
 
-# ---------------------------------------------------------------------------------------------- when
+# ---------------------------------------------------------------------------------------------- due commits
 
 
 def consider(core: Core, partition_state: PartitionState) -> None:
-    """See what is to be committed of it, and when."""
+    """Schedule the partition's next commit: now, or at the end of the commit interval."""
     partition, point = partition_state.partition, own_point(core, partition_state)
     if partition_state.pending_commits:
         _commit_soon(core, partition_state)
@@ -77,7 +77,7 @@ def consider(core: Core, partition_state: PartitionState) -> None:
 
 
 def member_is_in(core: Core) -> None:
-    """Retry the commits that were refused while the member joined; in a next rebalance they would be refused again."""
+    """Retry now the commits that were refused during the rebalance, because the next rebalance would refuse them again."""
     for partition_state in core.partition_states.values():
         if partition_state.commit_attempts:
             _try_again(core, partition_state)
@@ -95,7 +95,7 @@ def _commit_soon(core: Core, partition_state: PartitionState) -> None:
 
 
 def _confirm_commit(partition_state: PartitionState, point: CommitPoint) -> None:
-    """Another ledger has stood at the same point, and waits for a commit that there is already."""
+    """Confirm the point to a ledger that waits for its commit: an earlier ledger has committed the same point."""
     fetch_session = partition_state.running
     if fetch_session is not None:
         fetch_session.begins = False
@@ -120,7 +120,7 @@ def _is_urgent(core: Core, partition_state: PartitionState, point: CommitPoint) 
 
 
 def interval_over(core: Core) -> None:
-    """Commit what has changed."""
+    """Handle the end of the commit interval: commit all changed partitions."""
     for partition in core.changed:
         if (partition_state := core.partition_states.get(partition)) is not None:
             _commit_soon(core, partition_state)
@@ -128,11 +128,11 @@ def interval_over(core: Core) -> None:
     core.changed.clear()
 
 
-# ---------------------------------------------------------------------------------------------- what
+# ---------------------------------------------------------------------------------------------- sending
 
 
 def send(core: Core) -> None:
-    """Commit what is due, if nothing is under way."""
+    """Send one commit with all due partitions, unless one is under way."""
     if core.under_way is not None or not core.due:
         return
     due, core.due = core.due, {}
@@ -167,7 +167,7 @@ def _to_send(core: Core, partition_state: PartitionState) -> Sent | None:
     if requested is not None:
         metadata = requested.metadata
         if not metadata and point is not None and point.offset == requested.offset:
-            # Else the ledger would have to commit its mark once more.
+            # Without it, the ledger would have to commit its metadata again.
             metadata = point.metadata
         return _sent(
             partition_state, CommitPoint(requested.offset, metadata), pending_commits, requested.leader_epoch
@@ -178,14 +178,14 @@ def _to_send(core: Core, partition_state: PartitionState) -> Sent | None:
     point = point or partition_state.fetch_session.ledger.point
     if is_durable(partition_state, point):
         _answer_pending_commits(core, partition_state, pending_commits, pb.NONE, point.offset)
-        # Its ledger may wait for just that.
+        # The ledger may wait for this commit.
         core.touch(partition_state)
         return None
     return _sent(partition_state, point, pending_commits)
 
 
 def _next_pending_commits(partition_state: PartitionState) -> Iterator[PendingCommit]:
-    """Yield the pending commits that one commit fulfils: up to one after which reading goes on elsewhere."""
+    """Yield and remove the pending commits that one commit fulfils: up to and including the first that seeks."""
     while partition_state.pending_commits:
         pending_commit = partition_state.pending_commits.popleft()
         yield pending_commit
@@ -214,11 +214,11 @@ def _answer_pending_commits(
         core.answer(pending_commit.request, partition_state.partition, error, offset)
 
 
-# ---------------------------------------------------------------------------------------------- what became of it
+# ---------------------------------------------------------------------------------------------- outcomes
 
 
 def committed(core: Core, event: on.Committed) -> None:
-    """The commit under way is answered."""
+    """Handle the outcome of the commit under way; outcomes of other commits are ignored."""
     if core.under_way is None or core.under_way.request != event.request:
         return
     sent, core.under_way = core.under_way.sent, None
@@ -229,7 +229,7 @@ def committed(core: Core, event: on.Committed) -> None:
             _succeeded(core, one, is_held=is_held)
         else:
             _failed(core, one, error, is_held=is_held)
-        # It may be another tenure by now, which has waited too.
+        # A new tenure of the partition may have waited for this outcome too.
         if (partition_state := core.partition_states.get(partition)) is not None:
             core.touch(partition_state)
 
@@ -255,7 +255,7 @@ def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
 
 
 def _void_pending_commits(core: Core, partition_state: PartitionState) -> None:
-    """Fail the application's pending commits: they were made before it could know that its offsets were reset."""
+    """Fail the application's pending commits with ILLEGAL_GENERATION: they were made before the reset of the offsets."""
     void = tuple(
         pending_commit for pending_commit in partition_state.pending_commits if not pending_commit.seeks
     )
@@ -271,7 +271,7 @@ def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:
         answer = pb.ILLEGAL_GENERATION if error in TRANSIENT else error
         _answer_pending_commits(core, partition_state, one.pending_commits, answer)
         return
-    # It may have been done all the same.
+    # The coordinator may have stored the offset all the same.
     partition_state.durable = None
     partition_state.commit_retry_ms = core.retry_at(
         Timer.COMMIT_AGAIN, partition_state.partition, partition_state.commit_attempts
@@ -285,7 +285,7 @@ def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:
 
 
 def _is_shortened(one: Sent, error: Error) -> bool:
-    """Return true if the next commit carries less metadata, because this one was too long."""
+    """Shorten the metadata of the next commit if the coordinator refused its length; return True if that is possible."""
     if (
         error != pb.OFFSET_METADATA_TOO_LARGE
         or one.fetch_session is None
@@ -300,8 +300,8 @@ def _refused(core: Core, partition_state: PartitionState, error: Error) -> None:
     core.report_problem(
         partition_state,
         Subject.COMMITTING,
-        f"what group {core.config.group_id} has done cannot be committed, the coordinator says "
-        f"{name_of(error)}: it is tried again and again, mend what that names",
+        f"offsets of group {core.config.group_id} cannot be committed: the coordinator answers {name_of(error)}; "
+        "the sidecar keeps retrying, correct the cause",
     )
     if isinstance(partition_state.state, Revoking):
         partition_state.state.refused = True

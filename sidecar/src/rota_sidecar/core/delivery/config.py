@@ -1,4 +1,4 @@
-"""Settings of the delivery core; Fleet's orders may replace them while it runs."""
+"""Settings of the delivery core. Fleet may replace them while the sidecar runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,48 +8,48 @@ from rota_sidecar.core.ledger.rules import Rules
 
 
 class CommitMode(Enum):
-    """The party that commits, and when."""
+    """The party that commits, and the time of its commits."""
 
-    # Every interval, what has verdicts.
+    # The sidecar commits completed records every `commit_interval_ms`.
     PERIODIC = "periodic"
-    # As soon as there are verdicts.
+    # The sidecar commits after each verdict.
     SYNC = "sync"
-    # The application's producer, in its transactions.
+    # The application's producer commits in its transactions.
     TRANSACTIONAL = "transactional"
-    # The application's own store.
+    # The application stores its positions itself.
     EXTERNAL = "external"
 
 
 class Reset(Enum):
-    """The position without a commit, and when the committed offset is no longer in the log."""
+    """Start position without a committed offset, or when the committed offset is no longer in the log."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
-    # Not at all: the partition stops, and says so.
+    # None: the partition stops and reports an error.
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryConfig:
-    """Settings of a group's deliveries. Orders of Fleet replace it whole."""
+    """Settings of a group's deliveries. Fleet replaces them as a whole."""
 
     group_id: str
     rules: Rules = field(default_factory=Rules)
-    # Lanes busy at a time: partitions, or records where those of a partition need not wait for each other.
+    # Limit of busy lanes: of partitions, or of records where records of a partition are processed in parallel.
     concurrency: int = 64
-    # Without a verdict on what it holds for this long the application loses its partitions.
+    # An application that gives no verdict on a record in flight for this long loses its partitions.
     processing_timeout_ms: int = 120_000
     commit_mode: CommitMode = CommitMode.PERIODIC
     commit_interval_ms: int = 5_000
     initial_offset: Reset = Reset.EARLIEST
     on_offset_expired: Reset = Reset.NONE
     dead_letter_topic: str = ""
-    # Records a second; 0 = no limit.
+    # Records per second; 0: no limit.
     rate_max: int = 0
-    # Topics with a higher number go first; 0 for those that are not here.
+    # Topics with a higher priority are dispatched first; topics that are left out have priority 0.
     priorities: Mapping[str, int] = field(default_factory=dict)
-    # Read ahead for each partition, in bytes; and for all of them together.
+    # Prefetch limit in bytes for each partition, and for all partitions together.
     ahead_bytes_max: int = 1 << 20
     ahead_bytes_total_max: int = 16 << 20
-    # Keeps membership and reads nothing.
+    # True: the member stays in the group and fetches nothing.
     suspended: bool = False

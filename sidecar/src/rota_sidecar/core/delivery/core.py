@@ -1,4 +1,9 @@
-"""State of the delivery core, and the steps that its modules share. Used inside this package only."""
+"""
+State of the delivery core, and the steps that its modules share. Used inside this package only.
+
+`delivery` calls one module for each event. The modules change partitions, and `touch` those that need another look;
+at the end of the step `delivery` processes the touched partitions and emits the collected problems.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,15 +31,18 @@ BACKOFF_MAX_MS = 10_000
 
 
 class Traits(NamedTuple):
-    """Properties of an application; the defaults hold until the first one attaches."""
+    """Properties of an application; the defaults apply until the first application attaches."""
 
+    # It commits by requests, so the sidecar commits no verdicts by itself.
     commits_itself: bool = False
+    # It fetches records itself, and reports its positions.
     reads_itself: bool = False
+    # It accepts several records of a partition at a time.
     takes_many: bool = True
 
 
 class UnacknowledgedEvent(NamedTuple):
-    """An event that the application has not acknowledged."""
+    """Assignment event that the application has not acknowledged."""
 
     kind: do.Kind
     partitions: frozenset[Partition]
@@ -43,29 +51,29 @@ class UnacknowledgedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Application:
-    """The attached application."""
+    """The attached application. Invariant: `credit` >= 0."""
 
     session: int
-    # Records that it still takes.
+    # Number of records that it accepts at present.
     credit: int = 0
     unacknowledged: dict[int, UnacknowledgedEvent] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class InGroup:
-    """The member is one, or was never told to leave."""
+    """The member is in the group, or the core did not make it leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The member was told to leave the group."""
+    """Leave was sent to the member, which has not left the group yet."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfGroup:
-    """The member has left the group."""
+    """The member has left the group, and rejoins when the application is ready."""
 
     reason: str
 
@@ -75,16 +83,16 @@ Membership = InGroup | Leaving | OutOfGroup
 
 @dataclass(slots=True)
 class Revocation:
-    """Partitions that are to be let go together."""
+    """Partitions that are revoked together. Invariant: `application_deadline_ms` <= `commit_deadline_ms`."""
 
     partitions: set[Partition]
-    # From then on nobody is waited for but the coordinator; and then not even that one.
+    # From this time on the core waits for commits only, and from the second one on for nothing.
     application_deadline_ms: int
     commit_deadline_ms: int
 
 
 class Sent(NamedTuple):
-    """Of a commit under way: one partition."""
+    """Part of a commit under way: one partition, and the requests that it answers."""
 
     partition_state: PartitionState
     fetch_session: FetchSession | None
@@ -93,7 +101,7 @@ class Sent(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The commit under way. There is one at a time, so that none overtakes another."""
+    """The commit under way."""
 
     request: int
     sent: Mapping[Partition, Sent]
@@ -101,7 +109,7 @@ class Commit(NamedTuple):
 
 @dataclass(slots=True)
 class Draining:
-    """Nothing is handed out any more."""
+    """A drain under way: nothing is dispatched. `is_reported`: its Drained action was emitted."""
 
     deadline_ms: int
     is_reported: bool = False
@@ -109,23 +117,22 @@ class Draining:
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A request, and the part of its answer that is known."""
+    """A request under way. It is answered when `waits_for` is empty."""
 
     waits_for: set[Partition]
     errors: dict[Partition, Error] = field(default_factory=dict)
     offsets: dict[Partition, int] = field(default_factory=dict)
-    # With a seek: the records of its partitions in books up to this one are void.
+    # Of a seek: records of its partitions with this delivery epoch or an earlier one are void.
     delivery_epoch: int = 0
 
 
 class Timer(Enum):
-    """The timers; all but the first few belong to one partition."""
+    """Kinds of timers. Those above REVOKE exist once, REVOKE once for each revocation, the others once for each partition."""
 
     COMMIT = auto()
     PROGRESS = auto()
     RATE = auto()
     DRAIN = auto()
-    # For one revocation.
     REVOKE = auto()
     BEGIN = auto()
     READ = auto()
@@ -138,7 +145,11 @@ TimerKey = tuple[Timer, Partition | int | None]
 
 
 class Core:
-    """Deliveries. `now_ms` is the time of the event that is looked at, `actions` what it has led to so far."""
+    """
+    State of all deliveries. `now_ms` is the time of the current event, `actions` the actions that it has caused so far.
+
+    Invariant: `in_flight` and `lanes` are the sums over all fetch sessions, and one commit at most is under way.
+    """
 
     def __init__(self, config: DeliveryConfig) -> None:
         self.config = config
@@ -149,33 +160,33 @@ class Core:
         self.application: Application | None = None
         self.traits = Traits()
         self.terms = self._terms()
-        # Of the last assignment.
+        # Tenure of the last assignment; None before the first one and after all partitions were removed.
         self.tenure: Tenure | None = None
         self.partition_states: dict[Partition, PartitionState] = {}
         self.fetch_sessions: dict[int, PartitionState] = {}
-        # What a hung application held when its partitions went.
+        # By delivery epoch: ledgers of removed partitions of which a hung application still holds records.
         self.retired: dict[int, tuple[Partition, Ledger]] = {}
         self.revocations: dict[int, Revocation] = {}
         self.pending_requests: dict[int, PendingRequest] = {}
-        # Dead letters under way, each with its book and offset.
+        # Dead letters being written, by number: delivery epoch and offset.
         self.dead_letters: dict[int, tuple[int, int]] = {}
         self.under_way: Commit | None = None
-        # To be committed as soon as the one under way is answered, and at the end of the interval.
+        # Partitions to commit after the commit under way, and at the end of the interval. Dicts keep the order.
         self.due: dict[Partition, None] = {}
         self.changed: dict[Partition, None] = {}
-        # Who may have something to hand out, in turn; and who wants to do that alone.
+        # Partitions with records to dispatch, in round-robin order, and those with a record to dispatch in isolation.
         self.dispatch_queue: dict[Partition, PartitionState] = {}
         self.isolated_partitions: dict[Partition, PartitionState] = {}
-        # Since when records wait, and nobody is there for whom.
+        # Time since which records wait although no application is attached; None: they do not.
         self.unattended_since_ms: int | None = None
         self.in_flight = 0
         self.lanes = 0
         self.tokens = 0.0
         self.tokens_ms = 0
-        # All partitions ever held, and what was known to be committed.
+        # All partitions that this sidecar ever owned, by topic, and their last known committed offsets.
         self.known_partitions: dict[str, set[Partition]] = {}
         self.last_committed: dict[Partition, int] = {}
-        # Places that something happened to, and has to be done something about.
+        # Partitions to process before the step ends.
         self.touched: dict[Partition, PartitionState] = {}
         self.timers: dict[TimerKey, int] = {}
         self._numbers = 0
@@ -183,16 +194,17 @@ class Core:
         self._errors: dict[PartitionProblem, list[Partition]] = {}
 
     def number(self) -> int:
-        """One that nothing had before."""
+        """Return the next number for a request, an event or a delivery epoch; numbers rise by 1."""
         self._numbers += 1
         return self._numbers
 
-    # What things are kept under
+    # Terms
 
     def set_terms(self) -> None:
         """
-        Recompute the terms after new settings or another application; fetch sessions under other terms are replaced
-        when idle.
+        Recompute the terms after a change of the settings or of the application.
+
+        A fetch session under other terms is replaced once none of its records is in flight.
         """
         self.terms = self._terms()
         self.touch_all()
@@ -208,31 +220,31 @@ class Core:
 
     @property
     def commits_by_itself(self) -> bool:
-        """Return true if verdicts are committed without a request."""
+        """Return True if the sidecar commits verdicts without a request of the application."""
         mode = self.config.commit_mode
         return mode in (CommitMode.PERIODIC, CommitMode.SYNC) and not self.traits.commits_itself
 
     def is_committing(self, partition_state: PartitionState) -> bool:
-        """Return true if a commit of this partition is under way."""
+        """Return True if a commit of this partition is under way."""
         sent = None if self.under_way is None else self.under_way.sent.get(partition_state.partition)
         return sent is not None and sent.partition_state is partition_state
 
-    # Places and books
+    # Partitions and fetch sessions
 
     def touch(self, partition_state: PartitionState) -> None:
-        """Look at it before the step ends."""
+        """Process the partition before the step ends."""
         self.touched[partition_state.partition] = partition_state
 
     def touch_all(self) -> None:
-        """Look at all of them."""
+        """Process all partitions before the step ends."""
         self.touched.update(self.partition_states)
 
     def add_fetch_session(self, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-        """Its records stand there from now on."""
+        """Register a fetch session, so that fetches, verdicts and dead letters of its delivery epoch find it."""
         self.fetch_sessions[fetch_session.number] = partition_state
 
     def drop_fetch_session(self, partition_state: PartitionState) -> None:
-        """Nothing that is said of these records matters any more."""
+        """Drop the partition's fetch session, if any; verdicts and fetches of its delivery epoch are ignored."""
         fetch_session = partition_state.fetch_session
         if fetch_session is None:
             return
@@ -256,19 +268,19 @@ class Core:
         self.isolated_partitions.pop(partition_state.partition, None)
 
     def recount(self, fetch_session: FetchSession) -> None:
-        """After whatever changed what is in hand."""
+        """Update the total numbers of records in flight and of busy lanes after a change of this session's ledger."""
         in_flight, lanes = fetch_session.ledger.in_flight, fetch_session.ledger.lanes_busy
         self.in_flight += in_flight - fetch_session.in_flight
         self.lanes += lanes - fetch_session.lanes
         fetch_session.in_flight, fetch_session.lanes = in_flight, lanes
 
     def answer_lookup(self, partition_state: PartitionState, error: Error = pb.NONE) -> None:
-        """Answer the seek that waits for an offset lookup, with an error if given."""
+        """Answer the seek that waits for ListOffsets, if any."""
         if isinstance(partition_state.state, ResolvingOffset):
             self.answer(partition_state.state.seek_request, partition_state.partition, error)
 
     def remove(self, partition_state: PartitionState) -> None:
-        """Remove a partition that the member has no longer."""
+        """Remove a partition that the member no longer owns, and answer its pending requests."""
         partition, fetch_session = partition_state.partition, partition_state.fetch_session
         if fetch_session is not None and fetch_session.in_flight and not isinstance(self.membership, InGroup):
             self.retired[fetch_session.number] = partition, fetch_session.ledger
@@ -285,13 +297,13 @@ class Core:
     # Time
 
     def retry_at(self, timer: Timer, partition: Partition, attempt: int) -> int:
-        """When to try again, after a longer and longer time."""
+        """Set the timer for the next attempt, with exponential backoff; return its time in ms."""
         at_ms = self.now_ms + min(BACKOFF_MS << min(attempt, 16), BACKOFF_MAX_MS)
         self.timers[timer, partition] = at_ms
         return at_ms
 
     def watch_progress(self) -> None:
-        """From now on something may take too long; it does so after the processing timeout at the earliest."""
+        """Check progress after the processing timeout, unless an earlier check is scheduled."""
         due_ms = self.now_ms + self.config.processing_timeout_ms
         self.timers.setdefault((Timer.PROGRESS, None), due_ms)
 
@@ -300,7 +312,7 @@ class Core:
     def answer(
         self, request: int | None, partition: Partition, error: Error = pb.NONE, offset: int | None = None
     ) -> None:
-        """Note the outcome for this partition; None: there is no request."""
+        """Record the outcome of a request for one partition; ignored without a pending request."""
         if request is None or (pending := self.pending_requests.get(request)) is None:
             return
         pending.waits_for.discard(partition)
@@ -310,7 +322,7 @@ class Core:
         self.answer_if_known(request)
 
     def answer_if_known(self, request: int) -> None:
-        """Answer once, when it is known of all partitions."""
+        """Answer the request once the outcome of all its partitions is known."""
         pending = self.pending_requests[request]
         if not pending.waits_for:
             del self.pending_requests[request]
@@ -335,7 +347,7 @@ class Core:
         message: str,
         kind: do.ErrorKind | None = None,
     ) -> None:
-        """Say it, unless that was the last thing said; with a kind the application is told as well."""
+        """Report a problem unless it is the present one of its subject; with a kind, to the application too."""
         problem = PartitionProblem(message, kind)
         if partition_state.problems.get(subject) == problem:
             return
@@ -345,7 +357,7 @@ class Core:
             self._report_error(partition_state, problem)
 
     def report_errors(self, partition_state: PartitionState) -> None:
-        """Tell the application, which has just acknowledged the partition, of all errors that it still has."""
+        """Report all present errors of a partition to the application, which has just acknowledged the partition."""
         for problem in partition_state.problems.values():
             self._report_error(partition_state, problem)
 
@@ -354,11 +366,11 @@ class Core:
             self._errors.setdefault(problem, []).append(partition_state.partition)
 
     def report_problem_of_all(self, message: str) -> None:
-        """Say what is wrong with everything."""
+        """Report a problem that concerns all partitions."""
         self._problems[message] = sorted(self.partition_states)
 
     def emit_problems(self) -> None:
-        """One sentence for all partitions that it is true of."""
+        """Emit the problems of this step: one action for all partitions with the same message."""
         for (message, kind), partitions in self._errors.items():
             assert kind is not None
             self.actions.append(do.PartitionError(self.number(), kind, partitions, message))

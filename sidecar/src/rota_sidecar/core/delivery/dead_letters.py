@@ -1,4 +1,4 @@
-"""Dead letters: a record that has failed for good is done when it lies in its topic, and not before."""
+"""Dead letters: a record that failed permanently is done when its dead letter is durable, and not before."""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
@@ -7,12 +7,12 @@ from rota_sidecar.core.delivery.partition import FetchSession, PartitionState, S
 
 
 def write(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """Write those that are due, also while the partition is let go."""
+    """Write the dead letters that are due, also during a revocation."""
     if core.now_ms < fetch_session.dead_letter_retry_ms:
         return
-    # Those that were due before there was another topic, or none any more, go somewhere too.
+    # Dead letters that are due when the setting is removed go to the former topic.
     topic = fetch_session.dead_letter_topic = core.config.dead_letter_topic or fetch_session.dead_letter_topic
-    # Some that could not be written may have been decided about in another way meanwhile.
+    # A record whose dead letter could not be written may have been settled by a commit or a skip since.
     fetch_session.dead_letters_wait = False
     for due in fetch_session.ledger.dead_letters():
         dead_letter = core.number()
@@ -26,7 +26,7 @@ def write(core: Core, partition_state: PartitionState, fetch_session: FetchSessi
 
 
 def written(core: Core, event: on.DeadLetterWritten) -> None:
-    """Finish the record whose dead letter is durable; after a failure, schedule another attempt."""
+    """Handle the outcome of a write: complete the record, or schedule another attempt."""
     number, offset = core.dead_letters.pop(event.dead_letter, (0, 0))
     partition_state = core.fetch_sessions.get(number)
     if partition_state is None or (fetch_session := partition_state.fetch_session) is None:
@@ -45,7 +45,7 @@ def written(core: Core, event: on.DeadLetterWritten) -> None:
         core.report_problem(
             partition_state,
             Subject.DEAD_LETTERS,
-            f"dead letters cannot be written to {topic}, which is tried again and again: {event.problem}",
+            f"dead letters cannot be written to {topic}, retrying: {event.problem}",
         )
         return
     fetch_session.ledger.dead_letter_written(offset)

@@ -41,24 +41,29 @@ from rota_sidecar.core.member.partitions import Partition, Tenure
 
 
 class Delivery:
-    """All partitions that one application has."""
+    """
+    The delivery core of one sidecar.
+
+    Invariant: no record before a committed offset is without a final verdict, and records of one delivery epoch are
+    dispatched under the ordering of the settings.
+    """
 
     def __init__(self, config: DeliveryConfig) -> None:
         self._core = Core(config)
 
     @property
     def config(self) -> DeliveryConfig:
-        """Return the settings of now."""
+        """Return the present settings."""
         return self._core.config
 
     @property
     def alarm(self) -> int | None:
-        """Return when a Tick is due, in milliseconds; in the past: now. To be read after every step."""
+        """Return the time in ms at which a Tick is due; None: no timer runs. Changes with every step."""
         return min(self._core.timers.values(), default=None)
 
     @property
     def held(self) -> Mapping[Partition, Tenure]:
-        """Return the assigned partitions, with those that are being revoked until they are gone."""
+        """Return the owned partitions with their tenures, including those under revocation."""
         return {
             partition: partition_state.tenure
             for partition, partition_state in self._core.partition_states.items()
@@ -71,7 +76,7 @@ class Delivery:
 
     @property
     def positions(self) -> Mapping[Partition, int]:
-        """Return the next offset of each partition that the application gets, where it is known."""
+        """Return the application's position in each partition, where it is known."""
         return views.positions(self._core)
 
     @property
@@ -81,7 +86,7 @@ class Delivery:
 
     @property
     def readiness(self) -> str:
-        """Return why the member is out of the group: one message; empty: it is in."""
+        """Return why the core made the member leave the group; empty: it did not."""
         return progress.readiness(self._core)
 
     @property
@@ -90,7 +95,7 @@ class Delivery:
         return views.partitions(self._core)
 
     def step(self, event: on.Event, now_ms: int) -> Sequence[Action]:
-        """Handle one event and return the actions it leads to, in order. `now_ms` never falls."""
+        """Handle an event; return the actions to perform, in order. `now_ms` is monotonic, from any origin."""
         core = self._core
         core.now_ms, core.actions = now_ms, []
         _handle(core, event)
@@ -208,12 +213,12 @@ def _tick(core: Core) -> None:
             case (_, Partition() as partition) if partition in core.partition_states:
                 core.touch(core.partition_states[partition])
             case _:
-                # What is done at the end of every step.
+                # Timers whose work is part of every step.
                 continue
 
 
 def _process_touched(core: Core) -> None:
-    """Do what the event has made possible, until nothing is left to be done."""
+    """Process touched partitions until none is left, then finish revocations, drain, rejoin and problem reports."""
     while True:
         partition_states, core.touched = list(core.touched.values()), {}
         for partition_state in partition_states:
@@ -231,7 +236,7 @@ def _process_touched(core: Core) -> None:
 
 
 def _process(core: Core, partition_state: PartitionState) -> None:
-    """Something happened to it."""
+    """Process a touched partition: dead letters, fetch, dispatch queue, commit."""
     match partition_state.state:
         case Running(fetch_session):
             _process_running(core, partition_state, fetch_session)

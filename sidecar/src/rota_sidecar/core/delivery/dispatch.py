@@ -1,18 +1,22 @@
-"""Dispatching: which partition is next, and how many records, by credit, lanes, priorities, turns and rate."""
+"""
+Dispatch: which partition is next, and how many of its records, by credit, lanes, priorities, round robin and rate.
+
+`delivery` queues each touched partition with `queue`, then calls `dispatch_ready` once per round of a step.
+"""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery.core import Core, InGroup, Timer
 from rota_sidecar.core.delivery.partition import FetchSession, PartitionState
 from rota_sidecar.core.ledger.batches import Ordering
 
-# In one turn, when others wait.
+# Limit of records that a partition dispatches in one turn of the round robin.
 TURN_RECORDS_MAX = 1_000
-# The rate is kept over this part of a second.
+# The token bucket of the rate limit holds the tokens of 1/RATE_SPAN seconds.
 RATE_SPAN = 10
 
 
 def queue(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """See whether it may have something to hand out; where nothing came of that, something has to happen to it first."""
+    """Add the partition to the dispatch queues, or remove it, by the state of its ledger."""
     partition, ledger = partition_state.partition, fetch_session.ledger
     if ledger.wants_alone:
         core.isolated_partitions.setdefault(partition, partition_state)
@@ -44,7 +48,7 @@ def _is_open(core: Core) -> bool:
 
 
 def _takes_part(core: Core, partition_state: PartitionState) -> FetchSession | None:
-    """The book, if it is handed out of at all now; that changes only with something that is noticed."""
+    """Return the fetch session if its records may be dispatched; each change of this touches the partition."""
     fetch_session = partition_state.running
     if (
         fetch_session is None
@@ -57,13 +61,13 @@ def _takes_part(core: Core, partition_state: PartitionState) -> FetchSession | N
 
 
 def dispatch_ready(core: Core) -> None:
-    """As much as may be."""
+    """Dispatch as many records as credit, lanes and rate allow."""
     if not _is_open(core):
         return
     isolated = _first_isolated(core)
     if isolated is not None:
         partition_state, fetch_session = isolated
-        # The others have to come in first.
+        # An isolated record waits until no other record is in flight.
         if (
             core.in_flight == fetch_session.in_flight
             and not partition_state.paused
@@ -74,13 +78,13 @@ def dispatch_ready(core: Core) -> None:
     while core.dispatch_queue and _budget(core) > 0:
         before = len(core.dispatch_queue)
         given = [_dispatch_from(core, partition_state) for partition_state in _candidates(core)]
-        # Where some have left the queue others may come first now.
+        # After partitions have left the queue, partitions of a lower priority may be candidates.
         if not any(given) and len(core.dispatch_queue) == before:
             return
 
 
 def _first_isolated(core: Core) -> tuple[PartitionState, FetchSession] | None:
-    """The one that the others wait for; also while it waits itself, for its mark to be committed."""
+    """Return the first partition with an isolated record; the others wait, also while its commit is awaited."""
     for partition_state in core.isolated_partitions.values():
         fetch_session = partition_state.running
         if fetch_session is not None and (fetch_session.in_flight or _takes_part(core, partition_state)):
@@ -89,7 +93,7 @@ def _first_isolated(core: Core) -> tuple[PartitionState, FetchSession] | None:
 
 
 def _candidates(core: Core) -> list[PartitionState]:
-    """Return the partitions of the highest priority that have records."""
+    """Return the queued partitions of the highest priority."""
     priorities = core.config.priorities
     if not priorities:
         return list(core.dispatch_queue.values())
@@ -100,7 +104,7 @@ def _candidates(core: Core) -> list[PartitionState]:
 
 
 def _dispatch_from(core: Core, partition_state: PartitionState) -> bool:
-    """Dispatch records of this partition; true: some went out."""
+    """Dispatch records of this partition; return True if there were any."""
     budget = _budget(core)
     fetch_session = _takes_part(core, partition_state)
     if fetch_session is None or fetch_session.ledger.awaits_commit:
@@ -108,7 +112,7 @@ def _dispatch_from(core: Core, partition_state: PartitionState) -> bool:
         return False
     if budget <= 0 or not _has_lane(core, partition_state, fetch_session):
         return False
-    # To the end of the queue; or out of it, until something happens.
+    # The partition moves to the end of the queue, or leaves it until it is touched.
     del core.dispatch_queue[partition_state.partition]
     given = _dispatch(core, partition_state, fetch_session, min(budget, TURN_RECORDS_MAX), alone=False)
     if given and fetch_session.ledger.waiting:
@@ -121,8 +125,8 @@ def _has_lane(core: Core, partition_state: PartitionState, fetch_session: FetchS
         return True
     if fetch_session.terms.rules.ordering is not Ordering.PARTITION or not fetch_session.lanes:
         return False
-    # Whoever has waited longest stands first. While that one has no lane nobody is given more on his own, however much
-    # he has: else it would wait until the others have caught up.
+    # The first partition of the queue has waited longest. While it has no lane, the others get no further records on the lanes
+    # that they have: it would wait until they have no records left.
     first = _candidates(core)[0] if core.config.priorities else next(iter(core.dispatch_queue.values()))
     return first is partition_state or (first.running is not None and first.running.lanes > 0)
 
@@ -145,7 +149,7 @@ def _dispatch(
         core.watch_progress()
     may_read_on = bool(dispatches) and fetch_session.fetches_at is None
     if may_read_on or (ledger.awaits_commit, ledger.wants_alone) != (awaited, wanted):
-        # There may be room, or a mark to be committed.
+        # The buffer may have room for a fetch, or a commit may be due before the next dispatch.
         core.touch(partition_state)
     else:
         _wake_for_retries(core, partition_state, fetch_session)
@@ -177,6 +181,6 @@ def _spend(core: Core, records: int) -> None:
 
 
 def credit(core: Core, records: int) -> None:
-    """The application takes so many more."""
+    """Add to the number of records that the application accepts."""
     if core.application is not None:
         core.application.credit += max(records, 0)

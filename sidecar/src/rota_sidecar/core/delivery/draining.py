@@ -1,4 +1,4 @@
-"""Before the pod goes: nothing more is handed out, what has verdicts is committed, and it is said when that is done."""
+"""Drain before the process ends: stop dispatch, commit completed records, report the end with Drained."""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import commits
@@ -7,14 +7,14 @@ from rota_sidecar.core.delivery.core import Core, Draining, Timer
 
 
 def drain(core: Core, event: on.Drain) -> None:
-    """Begin; or say once more when it is done, with another deadline."""
+    """Begin to drain, or replace the deadline of the drain under way; each call is answered with Drained."""
     core.draining = Draining(event.deadline_ms)
     core.timers[Timer.DRAIN, None] = event.deadline_ms
     core.touch_all()
 
 
 def undrain(core: Core) -> None:
-    """Go on as before; a drain under way is answered with what is in hand."""
+    """Resume dispatch; a drain under way is answered with the number of records in flight."""
     if core.draining is not None and not core.draining.is_reported:
         core.actions.append(do.Drained(core.in_flight))
     core.draining = None
@@ -23,7 +23,7 @@ def undrain(core: Core) -> None:
 
 
 def report_drained(core: Core) -> None:
-    """Once for each time that it was told: when nothing is in hand or to be committed, or when time is up."""
+    """Emit Drained once for each drain: when no record is in flight and all is committed, or at the deadline."""
     draining = core.draining
     if draining is None or draining.is_reported:
         return

@@ -1,4 +1,4 @@
-"""Error codes of commits and lookups: which are transient, and the advice that goes with each."""
+"""Error codes of commits and offset lookups: which ones are transient, and the advice for each."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -8,7 +8,7 @@ from rota_sidecar.core.member.partitions import Partition
 
 Error: TypeAlias = pb.ErrorCode.ValueType
 
-# It passes by itself.
+# Errors that pass without an operator; a retry succeeds.
 TRANSIENT = frozenset(
     {
         pb.COORDINATOR_LOAD_IN_PROGRESS,
@@ -19,24 +19,24 @@ TRANSIENT = frozenset(
         pb.UNSTABLE_OFFSET_COMMIT,
     }
 )
-# It was said in a generation that is over. Either the member has lost the partition, and says so by itself; or it has
-# kept it, and the next attempt is made in the generation of now.
+# Errors of a generation that has ended. Either the member has lost the partition, and a Lost event follows, or it has kept
+# the partition, and the next attempt is made in the present generation.
 FENCED = frozenset({pb.FENCED_INSTANCE_ID, pb.ILLEGAL_GENERATION, pb.UNKNOWN_MEMBER_ID})
 ADVICE = {
-    pb.ILLEGAL_GENERATION: "it is another's by now, or in another tenure: go on with what is assigned",
-    pb.UNKNOWN_TOPIC_OR_PARTITION: "it is not there, or not assigned: see what is",
-    pb.OFFSET_OUT_OF_RANGE: "there is no such offset: give one from 0 on (to seek also -1, the end, or -2, the start)",
-    pb.OFFSET_METADATA_TOO_LARGE: "the metadata is longer than the coordinator allows: say less",
+    pb.ILLEGAL_GENERATION: "it was reassigned, to another member or in a new tenure: continue with the present assignment",
+    pb.UNKNOWN_TOPIC_OR_PARTITION: "it does not exist or is not assigned to this member: check the assignment",
+    pb.OFFSET_OUT_OF_RANGE: "the offset must be 0 or higher (a seek also takes -1, the end, and -2, the start)",
+    pb.OFFSET_METADATA_TOO_LARGE: "the metadata is longer than the coordinator allows: shorten it",
 }
 
 
 def name_of(error: Error) -> str:
-    """As Kafka calls it."""
+    """Return Kafka's name of an error; the number of an unknown one."""
     return pb.ErrorCode.Name(error) if error in pb.ErrorCode.values() else str(error)
 
 
 def message_of(errors: Mapping[Partition, Error]) -> str:
-    """Return a message about the first partition with an error; empty: there is none."""
+    """Return a message about the first partition with an error; empty: no partition has one."""
     failed = sorted(partition for partition, error in errors.items() if error != pb.NONE)
     if not failed:
         return ""

@@ -1,4 +1,8 @@
-"""All that can happen to deliveries. Outcomes come back with the number of the request that asked for them."""
+"""
+Events of the delivery core: from the member, the application and Fleet, outcomes of its actions, and ticks.
+
+An outcome carries the number of the action that it belongs to; the core ignores outcomes that it no longer waits for.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +19,17 @@ from rota_sidecar.core.member.partitions import Partition, Tenure
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The member has these from now on, in this tenure; there may be none."""
+    """Partitions that the member owns from now on, under a new tenure; the set may be empty."""
 
     tenure: Tenure
     partitions: frozenset[Partition]
-    # Not of the group: the application named them, and there is no member. Commits go under no generation.
+    # True: assigned by the application without a member, as Kafka's `assign`. Commits carry no generation.
     is_manual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Let these go until then."""
+    """Request to release partitions until `deadline_ms`, answered with ReleasePartitions."""
 
     revocation: int
     partitions: frozenset[Partition]
@@ -34,14 +38,14 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """The member has released these partitions."""
+    """Partitions that the member no longer owns, after their revocation."""
 
     partitions: frozenset[Partition]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The member has lost these partitions, which may be another member's already."""
+    """Partitions that the member lost; another member may own them already."""
 
     partitions: frozenset[Partition]
     reason: str
@@ -49,7 +53,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LeftGroup:
-    """The member left because it was told to (see actions.Leave), and is in no group now."""
+    """Outcome of Leave: the member is in no group now."""
 
 
 # ---------------------------------------------------------------------------------------------- outcomes
@@ -57,7 +61,7 @@ class LeftGroup:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The outcome of a commit, for each of its partitions."""
+    """Outcome of a commit: one error code for each of its partitions."""
 
     request: int
     errors: Mapping[Partition, pb.ErrorCode.ValueType]
@@ -65,7 +69,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommittedFetched:
-    """Committed offsets (-1 = none) with their metadata. An error stands for all of them."""
+    """Outcome of FetchCommitted; `error` is of the whole request."""
 
     request: int
     error: pb.ErrorCode.ValueType
@@ -74,7 +78,7 @@ class CommittedFetched:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A committed offset as it was fetched."""
+    """A committed offset as the coordinator stores it; -1: none."""
 
     offset: int
     metadata: str
@@ -84,18 +88,18 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsListed:
-    """The start and the end of partitions; of those that are missing it is not known, for this reason."""
+    """Outcome of ListOffsets. For partitions that `bounds` leaves out, `problem` says why; empty: they do not exist."""
 
     request: int
     bounds: Mapping[Partition, "Bounds"]
     problem: str = ""
-    # The engine refuses this client; asking again does not help.
+    # True: the backend denies access, and a retry cannot succeed.
     refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """From the first record on, before the end that readers may see."""
+    """Log start offset, and end offset: the offset after the last record that the group may read."""
 
     start: int
     end: int
@@ -103,7 +107,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The result of a fetch, which is over. `next_offset` is the position to read from; no batch = nothing yet."""
+    """Outcome of a fetch: batches, which may be none, and the offset of the next fetch."""
 
     delivery_epoch: int
     batches: Sequence[Batch]
@@ -112,11 +116,11 @@ class Read:
 
 
 class FetchError(Enum):
-    """Why nothing could be read."""
+    """Causes of a failed fetch."""
 
     OUT_OF_RANGE = "out of range"
     UNKNOWN_TOPIC = "unknown topic"
-    # A topic was deleted and made again under the same name.
+    # The topic was deleted and created again under the same name.
     OTHER_TOPIC = "other topic"
     DENIED = "denied"
     UNREACHABLE = "unreachable"
@@ -125,29 +129,30 @@ class FetchError(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """A fetch brought nothing; it is over."""
+    """Outcome of a fetch that failed."""
 
     delivery_epoch: int
     fetch_error: FetchError
-    # One, without the partition's name.
+    # Message for users, without the partition's name.
     message: str
-    # Of CORRUPT: what lies there, where the engine has its bytes.
+    # Of CORRUPT: the batch, if the backend has its bytes.
     unreadable: "Unreadable | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A batch that no reader can read; `batch` is one record, whose value is its bytes."""
+    """A batch that cannot be decoded. `batch` holds one record, whose value is the batch's bytes."""
 
     batch: Batch
+    # Offset after the batch.
     next_offset: int
-    # For the dead letter.
+    # Reason for the dead letter's header.
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterWritten:
-    """A dead letter is in its topic, durably; or not, for this reason."""
+    """Outcome of WriteDeadLetter: durable, unless `problem` says why not."""
 
     dead_letter: int
     problem: str = ""
@@ -158,7 +163,7 @@ class DeadLetterWritten:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """An application is there. The shell sees to it that there is one at a time."""
+    """An application attached. The driver admits one at a time. The flags are those of core.Traits."""
 
     session: int
     commits_itself: bool = False
@@ -168,7 +173,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The application detached: `clean`, or because it or its connection crashed."""
+    """The application detached. `clean`: by a request; else it or its connection crashed."""
 
     session: int
     clean: bool
@@ -176,28 +181,28 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The application has handled an event."""
+    """The application has handled an assignment event."""
 
     event_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The application takes this many more records."""
+    """The application accepts this many more records."""
 
     records: int
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Its verdicts."""
+    """Verdicts of the application."""
 
     judgements: Sequence["Judgement"]
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """On the records from `first` to `last`, inclusive; RETRY and DEAD_LETTER are about one."""
+    """Verdict on the records from offset `first` to `last`, inclusive; RETRY and DEAD_LETTER name one record."""
 
     delivery_epoch: int
     partition: Partition
@@ -210,14 +215,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The positions of an application that reads by itself."""
+    """Positions of an application that fetches records itself."""
 
     positions: Sequence["ReportedPosition"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedPosition:
-    """The first record that is not done, and its timestamp."""
+    """Offset of the first record that is not done, and its timestamp in ms of Unix time."""
 
     partition: Partition
     tenure: int
@@ -227,17 +232,22 @@ class ReportedPosition:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequested:
-    """Commit these, which are verdicts on all before them; None = everything as far as verdicts go."""
+    """
+    Commit request of the application. Answered with Answer.
+
+    An offset is also the final verdict on all records before it. None: commit each partition up to its first record without a
+    final verdict.
+    """
 
     request: int
     offsets: Mapping[Partition, "RequestedOffset"] | None
-    # 0 = whatever there is now.
+    # 0: the present tenure of each partition.
     tenure: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedOffset:
-    """As the application gave it."""
+    """Offset to commit, as the application gave it."""
 
     offset: int
     metadata: str = ""
@@ -246,7 +256,7 @@ class RequestedOffset:
 
 @dataclass(frozen=True, slots=True)
 class SeekRequested:
-    """Read on from there; -1 = the end, -2 = the start."""
+    """Seek request of the application: offsets to read from; -1: the end, -2: the start. Answered with Answer."""
 
     request: int
     offsets: Mapping[Partition, int]
@@ -254,7 +264,7 @@ class SeekRequested:
 
 @dataclass(frozen=True, slots=True)
 class PauseRequested:
-    """Hand out nothing of these."""
+    """Request to dispatch no records of these partitions. Answered with Answer."""
 
     request: int
     partitions: frozenset[Partition]
@@ -262,37 +272,37 @@ class PauseRequested:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested:
-    """Go on with these."""
+    """Request to dispatch records of these partitions again. Answered with Answer."""
 
     request: int
     partitions: frozenset[Partition]
 
 
-# ---------------------------------------------------------------------------------------------- from those who run it
+# ---------------------------------------------------------------------------------------------- from Fleet and lifecycle
 
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Other settings; what is in hand stays under the old ones."""
+    """Replace the settings; records in flight stay under the former ones."""
 
     config: DeliveryConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Hand out nothing more; commit what has verdicts; say Drained when nothing is in hand, or at the deadline."""
+    """Stop dispatch and commit completed records. Outcome: Drained, when no record is in flight, or at the deadline."""
 
     deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Undrain:
-    """Go on."""
+    """Resume dispatch after a drain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """Commit these as the owner, in this generation, and read on from there: Answered."""
+    """Commit these offsets and read from them, if the member is in this generation. Answered with Answer."""
 
     request: int
     generation: int
@@ -301,7 +311,7 @@ class ResetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that was asked for has come."""
+    """Time of the core's alarm."""
 
 
 FromMember = Assigned | Revoke | Revoked | Lost | LeftGroup

@@ -1,9 +1,9 @@
 """
-The initial position of a partition: the committed offset; without one, or outside of the log, the position of the
-settings.
+Initial position of a partition: the committed offset; without one, or outside of the log, the position of the settings.
 
-A partition counts as one that appeared later, and starts at its first record, when this sidecar commits by itself,
-had others of the topic before, and never had this one.
+`delivery` calls `assigned` for a new partition; the outcomes of FetchCommitted and ListOffsets lead to its first fetch
+session. A partition that this sidecar never owned, of a topic of which it owned others, was created later and starts at
+its first record, if the sidecar commits by itself.
 """
 
 from collections.abc import Iterable
@@ -37,20 +37,20 @@ KINDS = {
     pb.TOPIC_AUTHORIZATION_FAILED: do.ErrorKind.TOPIC_AUTHORIZATION,
 }
 NO_COMMIT = PartitionProblem("nothing is committed", do.ErrorKind.NO_OFFSET)
-COMMIT_VANISHED = PartitionProblem("what was committed has vanished", do.ErrorKind.NO_OFFSET)
-NOT_THERE = "it does not exist: create the topic, or leave it out of the group's subscription"
+COMMIT_VANISHED = PartitionProblem("the committed offset has vanished", do.ErrorKind.NO_OFFSET)
+NOT_THERE = "it does not exist: create the topic, or remove it from the group's subscription"
 
 
 def assigned(core: Core, event: on.Assigned) -> None:
-    """The member has these from now on."""
+    """Add newly assigned partitions; their committed offsets are fetched next."""
     core.tenure = event.tenure
     if event.is_manual or isinstance(core.membership, OutOfGroup):
         core.membership = InGroup()
-    known = frozenset(core.known_partitions)
+    known_topics = frozenset(core.known_partitions)
     for partition in sorted(event.partitions):
         known_partitions = core.known_partitions.setdefault(partition.topic, set())
         appeared_later = (
-            core.commits_by_itself and partition.topic in known and partition not in known_partitions
+            core.commits_by_itself and partition.topic in known_topics and partition not in known_partitions
         )
         known_partitions.add(partition)
         partition_state = PartitionState(partition, event.tenure, event.is_manual, appeared_later)
@@ -59,12 +59,12 @@ def assigned(core: Core, event: on.Assigned) -> None:
 
 
 def is_due(core: Core, state: FetchingCommitted | ResolvingOffset) -> bool:
-    """Return true if the lookup is to be sent now."""
+    """Return True if the lookup is to be sent now."""
     return state.request is None and core.now_ms >= state.retry_ms
 
 
 def request_offsets(core: Core, partition_states: Iterable[PartitionState]) -> None:
-    """Look up, in as few requests as can be, what is to be known of these."""
+    """Send the due lookups of these partitions, in one request of each kind."""
     fetches: dict[bool, list[PartitionState]] = {}
     lookups: list[PartitionState] = []
     for partition_state in partition_states:
@@ -101,11 +101,11 @@ def _retry_later(
     state.attempt += 1
 
 
-# ---------------------------------------------------------------------------------------------- what is committed
+# ---------------------------------------------------------------------------------------------- committed offsets
 
 
 def found(core: Core, event: on.CommittedFetched) -> None:
-    """Start at the committed offset, or schedule another lookup."""
+    """Handle the outcome of FetchCommitted: start at the committed offset, or schedule another fetch."""
     for partition_state in list(core.partition_states.values()):
         match partition_state.state:
             case FetchingCommitted(request=event.request) as state:
@@ -123,7 +123,7 @@ def found(core: Core, event: on.CommittedFetched) -> None:
 
 
 def _is_being_decided(core: Core, partition_state: PartitionState) -> bool:
-    """Return true if a commit is under way or pending: it decides the position, and the fetched offset is older."""
+    """Return True if a commit is under way or pending: it decides the position, and the fetched offset is older."""
     return bool(partition_state.pending_commits) or core.is_committing(partition_state)
 
 
@@ -132,8 +132,8 @@ def _report_failed_fetch(core: Core, partition_state: PartitionState, error: Err
         core.report_problem(
             partition_state,
             Subject.BEGINNING,
-            f"what group {core.config.group_id} has committed cannot be read, the coordinator says "
-            f"{name_of(error)}: it is tried again and again, mend what that names",
+            f"committed offsets of group {core.config.group_id} cannot be fetched: the coordinator answers "
+            f"{name_of(error)}; the sidecar keeps retrying, correct the cause",
             KINDS.get(error),
         )
 
@@ -162,9 +162,9 @@ def _begin_by_policy(
     why: PartitionProblem,
     fetch_session: FetchSession | None = None,
 ) -> None:
-    """Start at the position of the settings; `fetch_session` is the one before, if any."""
+    """Start at the position of the settings, or stop; `fetch_session` is the former one, whose verdicts are still committed."""
     if reset is Reset.NONE:
-        message = f"group {core.config.group_id} does not know where to read on: {why.message}; {REMEDY}"
+        message = f"group {core.config.group_id} has no position to read from: {why.message}; {REMEDY}"
         core.report_problem(partition_state, Subject.BEGINNING, message, why.kind)
         if fetch_session is None:
             core.drop_fetch_session(partition_state)
@@ -174,13 +174,13 @@ def _begin_by_policy(
         list_offsets(core, partition_state, EDGES[reset])
 
 
-# ---------------------------------------------------------------------------------------------- the ends of the log
+# ---------------------------------------------------------------------------------------------- start and end of the log
 
 
 def list_offsets(
     core: Core, partition_state: PartitionState, edge: Edge, seek_request: int | None = None
 ) -> None:
-    """Begin at an end of the log, as soon as it is known where that is; what was in hand is void."""
+    """Start at an edge of the log once its offset is known; records in flight are void."""
     core.drop_fetch_session(partition_state)
     core.answer_lookup(partition_state)
     partition_state.state = ResolvingOffset(edge, seek_request)
@@ -188,7 +188,7 @@ def list_offsets(
 
 
 def offsets_listed(core: Core, event: on.OffsetsListed) -> None:
-    """Start the partitions that waited for the ends of their logs."""
+    """Handle the outcome of ListOffsets: start the partitions that waited for it, or schedule another one."""
     for partition_state in list(core.partition_states.values()):
         match partition_state.state:
             case ResolvingOffset(request=event.request) as state:
@@ -197,7 +197,7 @@ def offsets_listed(core: Core, event: on.OffsetsListed) -> None:
                     core.report_problem(
                         partition_state,
                         Subject.BEGINNING,
-                        f"the ends of the log cannot be looked up: {event.problem or NOT_THERE}",
+                        f"the start and end offsets cannot be listed: {event.problem or NOT_THERE}",
                         _kind_of(event),
                     )
                     _retry_later(core, partition_state, state)
@@ -210,7 +210,7 @@ def offsets_listed(core: Core, event: on.OffsetsListed) -> None:
 
 
 def _kind_of(event: on.OffsetsListed) -> do.ErrorKind | None:
-    """Of a partition without an answer: where nothing went wrong, it does not exist."""
+    """Return the error kind of a partition without bounds; without a problem, the partition does not exist."""
     if event.refused:
         return do.ErrorKind.TOPIC_AUTHORIZATION
     return None if event.problem else do.ErrorKind.UNKNOWN_TOPIC
@@ -224,7 +224,7 @@ def _begin_at_edge(
     open_fetch_session(core, partition_state, offset, begins=True)
 
 
-# ---------------------------------------------------------------------------------------------- books
+# ---------------------------------------------------------------------------------------------- fetch sessions
 
 
 def open_fetch_session(
@@ -235,7 +235,7 @@ def open_fetch_session(
     commit_metadata: CommitMetadata | None = None,
     begins: bool = False,
 ) -> None:
-    """Read on from there, with nothing in hand: what was in hand is void."""
+    """Read from `offset` under a new delivery epoch; records in flight are void."""
     core.drop_fetch_session(partition_state)
     core.answer_lookup(partition_state)
     partition_state.problems.pop(Subject.BEGINNING, None)
@@ -252,17 +252,16 @@ def open_fetch_session(
 
 
 def seek(core: Core, partition_state: PartitionState, offset: int) -> None:
-    """The owner wants to read on from there."""
+    """Read from the offset of a seek; during a revocation, the next owner starts there."""
     partition_state.reported = partition_state.reported_ms = None
     going = partition_state.state if isinstance(partition_state.state, Revoking) else None
     open_fetch_session(core, partition_state, offset, begins=True)
     if going is not None:
-        # Whoever has it next does; what is in hand counts for nothing.
         going.fetch_session, partition_state.state = partition_state.fetch_session, going
 
 
 def renew(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """Go on where it stands, under the terms of now."""
+    """Replace the fetch session by one under the present terms, at the same position."""
     point = fetch_session.ledger.close()
     open_fetch_session(
         core,
@@ -274,7 +273,7 @@ def renew(core: Core, partition_state: PartitionState, fetch_session: FetchSessi
 
 
 def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
-    """Start again at the committed offset: verdicts that were not committed are void with their application."""
+    """Start again at the committed offset: uncommitted verdicts of a detached application are void."""
     partition_state.reported = partition_state.reported_ms = None
     if isinstance(partition_state.state, Running):
         core.drop_fetch_session(partition_state)
@@ -282,14 +281,14 @@ def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
         core.touch(partition_state)
 
 
-# ---------------------------------------------------------------------------------------------- what is no longer there
+# ---------------------------------------------------------------------------------------------- expired offsets
 
 
 def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """Leave a position at which the log has no records any more, once no record is in flight."""
+    """Leave a position that is no longer in the log. Called once no record is in flight."""
     core.last_committed.pop(partition_state.partition, None)
     if fetch_session.unreadable:
-        # What could not be read was deleted to get past it; all that is left is read, whatever the settings say.
+        # An operator deleted records that could not be read. The rest is read, whatever the settings say.
         list_offsets(core, partition_state, Edge.START)
         return
     reset = core.config.on_offset_expired
@@ -297,8 +296,8 @@ def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSess
         core.report_problem(
             partition_state,
             Subject.READING,
-            f"group {core.config.group_id} reads on at the {reset.value} record, as set for offsets that have "
-            f"expired: {fetch_session.expired}",
+            f"group {core.config.group_id} continues at the {reset.value} record, as configured for expired offsets: "
+            f"{fetch_session.expired}",
         )
     _begin_by_policy(
         core,
@@ -310,14 +309,14 @@ def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSess
 
 
 def begin_in_other_topic(core: Core, partition_state: PartitionState, why: str) -> None:
-    """A topic was made again under the same name: its records are others."""
+    """Start by the settings in a topic that was deleted and created again under the same name."""
     partition_state.durable = None
     problem = PartitionProblem(why, do.ErrorKind.OFFSET_OUT_OF_RANGE)
     _begin_by_policy(core, partition_state, core.config.on_offset_expired, problem)
 
 
 def retry_stopped(core: Core) -> None:
-    """Other settings may know where to begin."""
+    """Try again to start stopped partitions, after a change of the settings."""
     for partition_state in core.partition_states.values():
         match partition_state.state:
             case Stopped(fetch_session=None):
@@ -331,10 +330,10 @@ def retry_stopped(core: Core) -> None:
 
 
 def committed_by_owner(core: Core, partition_state: PartitionState, offset: int) -> None:
-    """The owner has committed while nobody knew where to begin: there, then."""
+    """Start at an offset that the application committed while the position was unknown."""
     match partition_state.state:
         case FetchingCommitted() | ResolvingOffset(seek_request=None) | Stopped(fetch_session=None):
-            # What else it wants to have committed are verdicts too.
+            # Pending commits of higher offsets are verdicts too.
             later = [
                 pending_commit.offset.offset
                 for pending_commit in partition_state.pending_commits

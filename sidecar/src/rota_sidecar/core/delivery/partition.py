@@ -1,4 +1,9 @@
-"""The state of one partition in one tenure, and the fetch session that reads it."""
+"""
+State of one partition in one tenure, and the fetch session that reads it.
+
+State machine: FetchingCommitted -> (ResolvingOffset) -> Running -> (Stopped) -> Revoking. A new delivery epoch is a new
+FetchSession.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -14,60 +19,63 @@ from rota_sidecar.core.member.partitions import Partition, Tenure
 
 
 class Terms(NamedTuple):
-    """The terms of a fetch session; under other terms the session is replaced."""
+    """Terms of a fetch session. Invariant: constant for its life; under other terms the session is replaced."""
 
     rules: Rules
-    # Whether commits carry marks: not where somebody else commits, and not where somebody else reads.
+    # True: commits carry metadata. False where the application commits or fetches by itself.
     has_metadata: bool
 
 
 class FetchSession:
-    """A ledger with its fetch, its dead letters and their retries. `number` is the delivery epoch."""
+    """
+    A ledger with its fetch and its dead letters. `number` is the delivery epoch.
+
+    Invariant: at most one fetch is under way.
+    """
 
     def __init__(self, number: int, ledger: Ledger, terms: Terms, *, begins: bool) -> None:
         self.number = number
         self.ledger = ledger
         self.terms = terms
-        # Nobody knows yet that the partition begins here: that is committed at once.
+        # True: the position does not come from a commit, and is committed as soon as possible.
         self.begins = begins
-        # Why nothing can be read on from where it stands: a sentence, or nothing.
+        # Message why the position is no longer in the log; empty: it is.
         self.expired = ""
-        # Why what lies at the position cannot be read by any reader: a sentence, or nothing.
+        # Message why the batch at the position cannot be decoded; empty: it can, or was not fetched.
         self.unreadable = ""
-        # The same as it lies there, to become a dead letter when all before it is done.
+        # This batch, to be written as a dead letter when all records before it are done.
         self.poison: Unreadable | None = None
-        # The fetch under way, by its offset.
+        # Offset of the fetch under way; None: no fetch is under way.
         self.fetches_at: int | None = None
         self.fetch_attempts = 0
         self.fetch_retry_ms = 0
         self.dead_letter_topic = ""
-        # Being written; and whether others could not be, and go again.
+        # Offsets whose dead letters are being written, and True if the write of another one failed and is retried.
         self.dead_letters: set[int] = set()
         self.dead_letters_wait = False
         self.dead_letter_attempts = 0
         self.dead_letter_retry_ms = 0
-        # As they were counted last.
+        # The ledger's numbers at the last `recount`.
         self.in_flight = 0
         self.lanes = 0
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of it is waited for."""
+        """Return True if no record is in flight and no dead letter is being written or retried."""
         return not self.in_flight and not self.dead_letters and not self.dead_letters_wait
 
     @property
     def is_replaceable(self) -> bool:
         """
-        No record of it is in flight, and no dead letter is being written.
+        Return True if no record is in flight and no dead letter is being written.
 
-        A dead letter that could not be written is not waited for: its record is not committed, and the next owner, or
-        the next book, writes it.
+        A failed dead letter does not count: its record is not committed, so the next owner or session writes it.
         """
         return not self.in_flight and not self.dead_letters
 
 
 class Edge(Enum):
-    """The ends of a partition's log."""
+    """Edge of a partition's log."""
 
     START = auto()
     END = auto()
@@ -75,7 +83,7 @@ class Edge(Enum):
 
 @dataclass(slots=True)
 class FetchingCommitted:
-    """The committed offset is being fetched, or will be."""
+    """FetchCommitted is under way (`request`), or is sent at `retry_ms`."""
 
     request: int | None = None
     attempt: int = 0
@@ -84,10 +92,10 @@ class FetchingCommitted:
 
 @dataclass(slots=True)
 class ResolvingOffset:
-    """An end of the log is being looked up, to start there."""
+    """ListOffsets is under way (`request`), or is sent at `retry_ms`; the partition then starts at `edge`."""
 
     edge: Edge
-    # Whose wish that is; else it is committed at once.
+    # The seek that waits for the offset; None: the settings chose the edge.
     seek_request: int | None = None
     request: int | None = None
     attempt: int = 0
@@ -96,14 +104,14 @@ class ResolvingOffset:
 
 @dataclass(slots=True)
 class Running:
-    """The partition is read, dispatched and committed."""
+    """The partition is fetched, dispatched and committed."""
 
     fetch_session: FetchSession
 
 
 @dataclass(slots=True)
 class Stopped:
-    """The position is unknown until a seek or a reset; verdicts before it are committed."""
+    """The partition has no position until a seek or a reset; verdicts of its former session are committed."""
 
     message: str
     fetch_session: FetchSession | None = None
@@ -111,21 +119,21 @@ class Stopped:
 
 @dataclass(slots=True)
 class Revoking:
-    """The partition is being revoked: nothing more is dispatched, records in flight are finished and committed."""
+    """The partition is being revoked: nothing is dispatched, records in flight are completed and committed."""
 
     fetch_session: FetchSession | None
-    # What the application was told, until it has acknowledged that.
+    # REVOKING event that the application has not acknowledged.
     event_id: int | None = None
-    # Time is up: what is in hand is not waited for.
+    # True after the application's deadline: records in flight are not waited for.
     timed_out: bool = False
-    # The last commit was refused, and will be again.
+    # True: the coordinator refused the last commit for good.
     refused: bool = False
-    # The member was told; nothing is committed any more.
+    # True: ReleasePartitions was sent, so nothing is committed any more.
     released: bool = False
 
     @property
     def is_finished(self) -> bool:
-        """Nobody in front of the coordinator is waited for."""
+        """Return True if the revocation waits for commits only."""
         return self.timed_out or (
             self.event_id is None and (self.fetch_session is None or self.fetch_session.is_replaceable)
         )
@@ -135,7 +143,7 @@ State = FetchingCommitted | ResolvingOffset | Running | Stopped | Revoking
 
 
 class Subject(Enum):
-    """The kinds of problems of a partition; each is reported once as long as it lasts."""
+    """Subjects of a partition's problems, the most fundamental first; a partition has at most one problem of each."""
 
     BEGINNING = auto()
     READING = auto()
@@ -145,7 +153,7 @@ class Subject(Enum):
 
 
 class PartitionProblem(NamedTuple):
-    """A problem of a partition, as long as it lasts; with `kind` the application is notified too."""
+    """Present problem of a partition; with `kind`, the application is notified of it."""
 
     message: str
     kind: ErrorKind | None = None
@@ -153,34 +161,38 @@ class PartitionProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit that was requested; without offset: as far as verdicts go."""
+    """A commit request; without an offset, up to the first record without a final verdict."""
 
     request: int
     offset: RequestedOffset | None
-    # Read on from there, once it is committed.
+    # True: read from the offset once it is committed.
     seeks: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class PartitionState:
-    """A partition that the member has."""
+    """
+    An owned partition.
+
+    Invariant: `durable`, if known, is what the coordinator stores; records are dispatched only while `acknowledged`.
+    """
 
     partition: Partition
     tenure: Tenure
     is_manual: bool
-    # It is not known from before, though its topic is.
+    # True: this sidecar owned other partitions of the topic before, and never this one.
     appeared_later: bool
     state: State = field(default_factory=FetchingCommitted)
-    # The event in which the application was told of it.
+    # ASSIGNED event that announced the partition to the application; None: not announced.
     assigned_event_id: int | None = None
     acknowledged: bool = False
     paused: bool = False
-    # What is committed, exactly; None = nothing is, or nobody knows what.
+    # Committed offset and metadata; None: there is none, or it is unknown after a failed commit.
     durable: CommitPoint | None = None
-    # The same for people to see: what was known last.
+    # Last known committed offset, for metrics and reports.
     committed: int | None = None
     bounds: Bounds | None = None
-    # What an application said that reads by itself: the first record that is not done, and when that one was written.
+    # Of an application that fetches records itself: offset of its first record that is not done, and that record's timestamp.
     reported: int | None = None
     reported_ms: int | None = None
     pending_commits: deque[PendingCommit] = field(default_factory=deque)
@@ -190,7 +202,7 @@ class PartitionState:
 
     @property
     def fetch_session(self) -> FetchSession | None:
-        """Where its records stand, once it is known where they begin."""
+        """Return the fetch session; None while the position is unknown."""
         match self.state:
             case Running(fetch_session) | Stopped(fetch_session=fetch_session) | Revoking(fetch_session):
                 return fetch_session
@@ -199,5 +211,5 @@ class PartitionState:
 
     @property
     def running(self) -> FetchSession | None:
-        """The same, while there may be more of it."""
+        """Return the fetch session in the state Running; else None."""
         return self.state.fetch_session if isinstance(self.state, Running) else None

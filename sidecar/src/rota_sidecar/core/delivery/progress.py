@@ -1,8 +1,8 @@
 """
-A hung application does not keep its partitions because its sidecar is healthy.
+Progress of the application: a hung application must not keep its partitions because its sidecar is healthy.
 
-The classic protocol knows no declining of one partition: the member leaves, says why, and is one again when the
-application has shown that it lives.
+A member of the classic protocol cannot give back a single partition. So the member leaves the group with a reason, and
+rejoins when the application has settled the records that it held.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from rota_sidecar.core.delivery.core import Core, InGroup, Leaving, OutOfGroup, 
 
 
 def _waiting_since(core: Core) -> Iterator[tuple[int, str]]:
-    """Yield since when the application owes something, with the reason to report."""
+    """Yield (time in ms, reason) for each record, event or attachment for which the core waits since then."""
     within = f"within {core.config.processing_timeout_ms / 1000:g} s"
     for partition_state in core.partition_states.values():
         since_ms = (
@@ -32,7 +32,7 @@ def _waiting_since(core: Core) -> Iterator[tuple[int, str]]:
 
 
 def note_unattended(core: Core) -> None:
-    """Records wait, and nobody is there for whom; or that is over, or meant."""
+    """Note the time since which records wait without an application; a suspended or draining sidecar does not count."""
     is_meant = core.config.suspended or core.draining is not None
     waits = core.application is None and any(
         not partition_state.is_manual for partition_state in core.dispatch_queue.values()
@@ -45,7 +45,7 @@ def note_unattended(core: Core) -> None:
 
 
 def check(core: Core) -> None:
-    """See whether anything takes too long; else when it may."""
+    """Leave the group if the application exceeds the processing timeout; else schedule the next check."""
     core.timers.pop((Timer.PROGRESS, None), None)
     if not isinstance(core.membership, InGroup):
         return
@@ -57,20 +57,20 @@ def check(core: Core) -> None:
     if core.now_ms < due_ms:
         core.timers[Timer.PROGRESS, None] = due_ms
     elif any(not partition_state.is_manual for partition_state in core.partition_states.values()):
-        reason += ": its partitions go to others, and come again when it goes on"
+        reason += ": the member leaves the group, and rejoins when the application makes progress"
         core.membership = Leaving(reason)
         core.actions.append(do.Leave(reason))
         core.report_problem_of_all(reason)
 
 
 def left_group(core: Core) -> None:
-    """The member has left."""
+    """Handle the end of Leave: the member is out of the group."""
     if isinstance(core.membership, Leaving):
         core.membership = OutOfGroup(core.membership.reason)
 
 
 def rejoin_when_ready(core: Core) -> None:
-    """Once an application is there that holds nothing any more, and has heard all that it was told, be a member again."""
+    """Rejoin once an application is attached that holds no record and has acknowledged its assignments."""
     if not isinstance(core.membership, OutOfGroup) or core.application is None or core.retired:
         return
     if any(pending.kind is do.Kind.ASSIGNED for pending in core.application.unacknowledged.values()):
@@ -80,7 +80,7 @@ def rejoin_when_ready(core: Core) -> None:
 
 
 def readiness(core: Core) -> str:
-    """Why it is out of the group: one sentence; empty while it is not."""
+    """Return why the member left the group, or is leaving it; empty: it is in the group."""
     match core.membership:
         case InGroup():
             return ""

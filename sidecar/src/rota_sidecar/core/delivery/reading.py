@@ -1,4 +1,8 @@
-"""Reading ahead: one fetch for each book, as long as there is room."""
+"""
+Prefetch: one fetch per fetch session, while its buffer has room.
+
+`delivery` calls `fetch_if_room` for each touched partition, `read` and `failed` for the outcomes.
+"""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
@@ -6,9 +10,9 @@ from rota_sidecar.core.delivery import initial_position
 from rota_sidecar.core.delivery.core import Core, Timer
 from rota_sidecar.core.delivery.partition import FetchSession, PartitionState, Subject
 
-# However many partitions there are, each may read ahead so much.
+# Prefetch limit in bytes that each partition has, however many there are.
 SHARE_MIN_BYTES = 16 << 10
-# Of what the application is told; what is out of range is told when its partition stops.
+# Errors that the application is notified of. OUT_OF_RANGE is reported when the partition stops.
 KINDS = {
     on.FetchError.UNKNOWN_TOPIC: do.ErrorKind.UNKNOWN_TOPIC,
     on.FetchError.DENIED: do.ErrorKind.TOPIC_AUTHORIZATION,
@@ -17,19 +21,19 @@ KINDS = {
 
 
 def share_bytes(core: Core) -> int:
-    """Return how many bytes each partition may read ahead, so that all together stay within their bound."""
+    """Return the prefetch limit of each partition in bytes: its share of the total, within its own limit."""
     config = core.config
     share = config.ahead_bytes_total_max // max(len(core.partition_states), 1)
     return min(config.ahead_bytes_max, max(share, SHARE_MIN_BYTES))
 
 
 def may_read(core: Core) -> bool:
-    """Return true if records are to be read at all."""
+    """Return True if records are to be fetched at all."""
     return not core.config.suspended and core.draining is None and not core.traits.reads_itself
 
 
 def fetch_if_room(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """Read on, unless that is under way, or enough was read."""
+    """Fetch, unless a fetch is under way or more than half of the prefetch limit is buffered."""
     if fetch_session.fetches_at is not None or fetch_session.expired or fetch_session.poison is not None:
         return
     if core.now_ms < fetch_session.fetch_retry_ms:
@@ -44,7 +48,7 @@ def fetch_if_room(core: Core, partition_state: PartitionState, fetch_session: Fe
 
 
 def _fetched(core: Core, delivery_epoch: int) -> tuple[PartitionState, FetchSession] | None:
-    """Whose fetch has ended; None = nobody waits for it."""
+    """Return the partition and session whose fetch has ended; None: the session no longer waits for it."""
     partition_state = core.fetch_sessions.get(delivery_epoch)
     if (
         partition_state is None
@@ -57,7 +61,7 @@ def _fetched(core: Core, delivery_epoch: int) -> tuple[PartitionState, FetchSess
 
 
 def read(core: Core, event: on.Read) -> None:
-    """Records have come; or only where to read on, or how long the log is."""
+    """Handle a successful fetch: append its batches, and update position and bounds."""
     match _fetched(core, event.delivery_epoch):
         case None:
             return
@@ -66,13 +70,13 @@ def read(core: Core, event: on.Read) -> None:
             partition_state.bounds = event.bounds
             partition_state.problems.pop(Subject.READING, None)
             fetch_session.fetch_attempts, fetch_session.unreadable = 0, ""
-            # An owner that committed further on meanwhile has decided about these.
+            # A commit beyond these records has settled them meanwhile.
             if event.next_offset > fetch_session.ledger.position:
                 fetch_session.ledger.fetched(event.batches, event.next_offset)
 
 
 def failed(core: Core, event: on.ReadFailed) -> None:
-    """Nothing has come: it is tried again, or there is nothing to try."""
+    """Handle a failed fetch: retry, expire the position, or write an unreadable batch as a dead letter."""
     match _fetched(core, event.delivery_epoch):
         case None:
             return
@@ -81,13 +85,13 @@ def failed(core: Core, event: on.ReadFailed) -> None:
                 fetch_session.fetches_at == fetch_session.ledger.position,
                 None,
             )
-            # Else its owner has gone on from there meanwhile.
+            # The position has moved otherwise: the error concerns records that were skipped.
             if is_meant:
                 _react(core, partition_state, fetch_session, event)
 
 
 def fail_poison(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """A batch that cannot be read becomes a dead letter, once all records before it are done."""
+    """Fail an unreadable batch permanently, once all records before it are done."""
     poison = fetch_session.poison
     if poison is not None and fetch_session.ledger.first_unresolved is None:
         fetch_session.poison, fetch_session.unreadable = None, ""
@@ -104,12 +108,12 @@ def _react(
         ):
             fetch_session.poison, fetch_session.unreadable = event.unreadable, event.unreadable.reason
             topic = core.config.dead_letter_topic
-            message = f"{event.unreadable.reason}: its bytes become a dead letter in {topic}, and reading goes on behind it"
+            message = f"{event.unreadable.reason}: its bytes are written to dead-letter topic {topic}, and reading continues after it"
             core.report_problem(partition_state, Subject.READING, message)
         case on.FetchError.OUT_OF_RANGE:
             fetch_session.expired = event.message
         case on.FetchError.OTHER_TOPIC:
-            # What is done about the old one must not be committed for the new one.
+            # Offsets of the deleted topic must not be committed for the new one.
             initial_position.begin_in_other_topic(core, partition_state, event.message)
         case (
             on.FetchError.UNKNOWN_TOPIC
@@ -122,7 +126,7 @@ def _react(
             core.report_problem(
                 partition_state,
                 Subject.READING,
-                f"records cannot be read, which is tried again and again: {event.message}",
+                f"records cannot be fetched, retrying: {event.message}",
                 KINDS.get(event.fetch_error),
             )
             fetch_session.fetch_retry_ms = core.retry_at(

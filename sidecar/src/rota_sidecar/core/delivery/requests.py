@@ -1,4 +1,4 @@
-"""Requests of the application and of the group's owner: commits, seeks, pauses. Each is answered once."""
+"""Requests of the application (commit, seek, pause, resume) and of Fleet (offset reset). Each is answered once."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,15 +20,15 @@ from rota_sidecar.core.delivery.partition import (
 )
 from rota_sidecar.core.member.partitions import Partition
 
-# Questions that wait for their answers.
+# Limit of pending requests.
 PENDING_REQUESTS_MAX = 1_000
 SEEKS = {-1: Edge.END, -2: Edge.START}
 
 
 def handle(core: Core, event: on.ApplicationRequest) -> None:
-    """One question."""
+    """Handle a request of the application; refuse it while too many are pending."""
     if len(core.pending_requests) >= PENDING_REQUESTS_MAX:
-        message = f"{PENDING_REQUESTS_MAX} questions wait for their answers already: wait for some of them"
+        message = f"{PENDING_REQUESTS_MAX} requests are pending: retry when some of them are answered"
         core.actions.append(do.Answer(event.request, pb.COORDINATOR_LOAD_IN_PROGRESS, message=message))
         return
     match event:
@@ -53,7 +53,7 @@ def _begin(
 def _split(
     core: Core, partitions: Iterable[Partition], error: Error
 ) -> tuple[list[PartitionState], dict[Partition, Error]]:
-    """What is there, and what is not."""
+    """Split partitions into the owned ones, sorted, and an error for each of the others."""
     partition_states = [
         core.partition_states[partition]
         for partition in sorted(partitions)
@@ -76,7 +76,7 @@ def _commit(core: Core, event: on.CommitRequested) -> None:
     )
     errors |= {partition_state.partition: pb.ILLEGAL_GENERATION for partition_state in others}
     if event.offsets is None:
-        # What another tenure has is not meant.
+        # A commit without offsets means the partitions of its tenure only.
         errors = {}
     _begin(core, event.request, errors, mine)
     for partition_state in mine:
@@ -89,14 +89,14 @@ def _commit(core: Core, event: on.CommitRequested) -> None:
 
 
 def _is_mine(partition_state: PartitionState, tenure: int) -> bool:
-    """Return true if a request under this tenure may commit the partition; 0 = any tenure."""
+    """Return True if a request under this tenure may commit the partition; 0: any tenure."""
     if isinstance(partition_state.state, Revoking) and partition_state.state.released:
         return False
     return tenure in (0, partition_state.tenure.number)
 
 
 def _settle(core: Core, partition_state: PartitionState, offset: int) -> None:
-    """An offset that is named is the application's verdict on all before it."""
+    """Apply an offset to commit as the final verdict on all records before it."""
     fetch_session = partition_state.fetch_session
     if fetch_session is None:
         return
@@ -108,19 +108,19 @@ def _settle(core: Core, partition_state: PartitionState, offset: int) -> None:
 
 
 def _resume_reading(partition_state: PartitionState, fetch_session: FetchSession) -> None:
-    """It is known again where to read on."""
+    """Continue a stopped partition at a position that the application has committed."""
     fetch_session.expired = ""
     partition_state.problems.pop(Subject.BEGINNING, None)
     partition_state.state = Running(fetch_session)
 
 
 def reset(core: Core, event: on.ResetOffsets) -> None:
-    """The group's owner sets offsets, in the generation that the plan was made for."""
+    """Commit the offsets of a reset and read from them, if the member is in the generation that was planned for."""
     generation = None if core.tenure is None else core.tenure.generation
     if generation != event.generation:
         message = (
-            f"the offsets were to be reset in generation {event.generation}, and this member is in "
-            f"{'none' if generation is None else generation}: plan it again"
+            f"the offset reset was planned for generation {event.generation}, but this member is in "
+            f"{'none' if generation is None else f'generation {generation}'}: plan it again"
         )
         core.actions.append(do.Answer(event.request, pb.ILLEGAL_GENERATION, message=message))
         return
@@ -153,7 +153,7 @@ def _seek(core: Core, event: on.SeekRequested) -> None:
         if isinstance(partition_state.state, Revoking) and (
             partition_state.state.released or offset in SEEKS
         ):
-            # Of an offset that is known it is committed that the next owner begins there.
+            # A seek to a known offset is committed, so that the next owner starts there; the edges are not known.
             errors[partition_state.partition] = pb.ILLEGAL_GENERATION
         elif offset < min(SEEKS):
             errors[partition_state.partition] = pb.OFFSET_OUT_OF_RANGE
@@ -161,7 +161,7 @@ def _seek(core: Core, event: on.SeekRequested) -> None:
         partition_state for partition_state in partition_states if partition_state.partition not in errors
     ]
     _begin(core, event.request, errors, mine)
-    # Every book there is, and none that is opened for this.
+    # The number is above all present delivery epochs and below those that the seek begins.
     core.pending_requests[event.request].delivery_epoch = core.number()
     for partition_state in mine:
         offset = event.offsets[partition_state.partition]

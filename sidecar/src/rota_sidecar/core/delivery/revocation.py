@@ -1,4 +1,9 @@
-"""Partitions that go: revoked in good order, or lost."""
+"""
+Revocations and losses of partitions.
+
+`revoke` stops dispatch and notifies the application. `release` reports the revocation to the member when all records in
+flight are completed and committed, or shortly before the deadline.
+"""
 
 from collections.abc import Iterable
 
@@ -10,14 +15,14 @@ from rota_sidecar.core.delivery.core import Core, Leaving, Revocation, Timer
 from rota_sidecar.core.delivery.partition import PartitionState, Revoking
 from rota_sidecar.core.member.partitions import Partition
 
-# Before the deadline of a revocation nobody is waited for any more but the coordinator, and shortly before it nobody:
-# these parts of the time that there is, at most so long.
+# The application's deadline precedes that of the revocation by 1/MARGIN_PART of the time that is left, at most MARGIN_MAX_MS.
+# The remaining time is for the commit; it ends half of the margin before the revocation's deadline.
 MARGIN_PART = 5
 MARGIN_MAX_MS = 5_000
 
 
 def revoke(core: Core, event: on.Revoke) -> None:
-    """Hand out nothing more of these, let what is in hand be finished, commit, and give them up."""
+    """Begin a revocation: stop dispatch, notify the application, and wait for verdicts and commits."""
     left_ms = max(event.deadline_ms - core.now_ms, 0)
     margin_ms = min(left_ms // MARGIN_PART, MARGIN_MAX_MS)
     application_deadline_ms, commit_deadline_ms = (
@@ -25,7 +30,7 @@ def revoke(core: Core, event: on.Revoke) -> None:
         event.deadline_ms - margin_ms // 2,
     )
     if isinstance(core.membership, Leaving):
-        # What it hangs in is the reason for leaving.
+        # The member leaves because the application hangs, so its verdicts are not waited for.
         application_deadline_ms = core.now_ms
     going = _held(core, event.partitions)
     core.revocations[event.revocation] = Revocation(
@@ -45,7 +50,7 @@ def revoke(core: Core, event: on.Revoke) -> None:
 
 
 def _held(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]:
-    """In order, so that two that are told the same do the same."""
+    """Return the owned ones of these partitions, sorted, so that equal events lead to equal actions."""
     return [
         partition_state
         for partition in sorted(partitions)
@@ -65,7 +70,7 @@ def _stop(core: Core, partition_state: PartitionState) -> None:
 
 
 def time_passes(core: Core, number: int) -> None:
-    """Some time of a revocation may have come."""
+    """Handle the deadlines of a revocation that have passed, and set its timer."""
     revocation = core.revocations.get(number)
     if revocation is None:
         return
@@ -84,7 +89,7 @@ def _partition_states(core: Core, revocation: Revocation) -> list[PartitionState
 
 
 def release(core: Core) -> None:
-    """Tell the member of all revocations of which everything is settled, or whose time is over."""
+    """Finish all revocations whose partitions are settled, or whose commit deadline has passed."""
     for number, revocation in list(core.revocations.items()):
         partition_states = _partition_states(core, revocation)
         if core.now_ms < revocation.commit_deadline_ms and not all(
@@ -94,7 +99,7 @@ def release(core: Core) -> None:
         _end(core, number)
         for partition_state in partition_states:
             assert isinstance(partition_state.state, Revoking)
-            # The member may have asked anew meanwhile, with more time.
+            # A later revocation of the partition, with more time, may be under way.
             partition_state.state.released = not any(
                 partition_state.partition in other.partitions for other in core.revocations.values()
             )
@@ -128,7 +133,7 @@ def lost(core: Core, event: on.Lost) -> None:
 
 
 def _remove(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]:
-    """Those of them that the application knows of."""
+    """Remove partitions; return those that were announced to the application."""
     going = _held(core, partitions)
     for partition_state in going:
         core.remove(partition_state)
@@ -137,6 +142,6 @@ def _remove(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]
         if not revocation.partitions:
             _end(core, number)
     if not core.partition_states:
-        # Before the next assignment there is no generation that anybody could be told of.
+        # Until the next assignment there is no tenure to announce to an application.
         core.tenure = None
     return [partition_state for partition_state in going if partition_state.assigned_event_id is not None]

@@ -1,4 +1,4 @@
-"""Verdicts of the application, and the positions that an application reports when it reads by itself."""
+"""Verdicts of the application, and positions of an application that fetches records itself."""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
@@ -6,7 +6,7 @@ from rota_sidecar.core.delivery.core import Core
 
 
 def judged(core: Core, event: on.Judged) -> None:
-    """Each on its own: one that is wrong holds up no other."""
+    """Apply each verdict on its own; an invalid one is answered with Refuse, and the others apply."""
     for judgement in event.judgements:
         partition_state = core.fetch_sessions.get(judgement.delivery_epoch)
         fetch_session = None if partition_state is None else partition_state.fetch_session
@@ -34,7 +34,7 @@ def judged(core: Core, event: on.Judged) -> None:
 
 
 def _judged_late(core: Core, judgement: on.Judgement) -> None:
-    """It changes nothing; but a hung application that says so is not hung any more."""
+    """Note a verdict on a removed partition, which changes no offset but shows that a hung application works again."""
     retired = core.retired.get(judgement.delivery_epoch)
     if retired is None:
         return

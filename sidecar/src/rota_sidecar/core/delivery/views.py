@@ -21,29 +21,29 @@ from rota_sidecar.core.member.partitions import Partition, Tenure
 
 
 class PartitionView(NamedTuple):
-    """One partition, for metrics and Fleet."""
+    """State of one partition, for metrics and Fleet."""
 
     tenure: Tenure
-    # The next offset that is handed out; None = where it begins is being found out.
+    # Offset of the next record that is dispatched for the first time; None: the initial position is unknown.
     position: int | None
-    # None = nothing is, as far as is known.
+    # None: nothing is committed, as far as is known.
     committed: int | None
     bounds: Bounds | None
+    # Number of records in flight, and of fetched records that are not.
     in_flight: int
-    # Read, and not in hand.
     waiting: int
-    # The record at the commit position, in its batch, where it was read.
+    # First record without a final verdict: its batch and offset; None: it was not fetched.
     first_unresolved: tuple[Batch, int] | None
-    # What an application said of that record that reads by itself.
+    # Timestamp in ms of that record, as reported by an application that fetches records itself.
     reported_ms: int | None
-    # Why it stands still: a sentence, or nothing.
+    # Message why the partition makes no progress; empty: it does.
     stopped: str
-    # What is wrong with it now, also what may pass by itself: a sentence, or nothing.
+    # Message about the present problem, also a transient one; empty: none.
     problem: str
 
 
 def paused(core: Core) -> frozenset[Partition]:
-    """What was paused."""
+    """Return the partitions that the application paused."""
     return frozenset(
         partition for partition, partition_state in core.partition_states.items() if partition_state.paused
     )
@@ -51,9 +51,9 @@ def paused(core: Core) -> frozenset[Partition]:
 
 def positions(core: Core) -> Mapping[Partition, int]:
     """
-    The next offset that an application returns which has returned none yet: of the first record without a verdict.
+    Return the application's position in each partition: the offset of the first record without a verdict.
 
-    Records that were dispatched may still be on their way to it, behind the answer that has this position.
+    Dispatched records may still be on their way to the application when it receives this position.
     """
     return {
         partition: _undone(partition_state.fetch_session.ledger)
@@ -76,7 +76,7 @@ def _position(partition_state: PartitionState) -> int | None:
 
 
 def partitions(core: Core) -> Mapping[Partition, PartitionView]:
-    """Everything."""
+    """Return a view of each partition."""
     return {partition: _view(partition_state) for partition, partition_state in core.partition_states.items()}
 
 
@@ -90,7 +90,7 @@ def _view(partition_state: PartitionState) -> PartitionView:
         in_flight=0 if ledger is None else ledger.in_flight,
         waiting=0 if ledger is None else ledger.waiting,
         first_unresolved=None if ledger is None else ledger.first_unresolved,
-        # Else it has come further since, by a commit, or as another application.
+        # A position that has moved since the report, by a commit for example, makes the report void.
         reported_ms=partition_state.reported_ms
         if partition_state.reported == _position(partition_state)
         else None,
@@ -100,7 +100,7 @@ def _view(partition_state: PartitionState) -> PartitionView:
 
 
 def _problem(partition_state: PartitionState) -> str:
-    """The most basic one: without a position nothing is read, what is not read is not committed."""
+    """Return the most fundamental problem: without a position nothing is fetched, and without a fetch nothing is committed."""
     return next(
         (partition_state.problems[each].message for each in Subject if each in partition_state.problems), ""
     )

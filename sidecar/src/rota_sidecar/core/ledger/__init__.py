@@ -1,1 +1,1 @@
-"""The delivery state of one partition: records read, in flight and done; what to commit. Pure, without IO or clocks."""
+"""Delivery state of one partition: records fetched, in flight and done, and the point to commit. Without IO or clocks."""

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Ordering(Enum):
-    """The records that have to wait for each other."""
+    """Records that are processed one after the other: of a partition, of a key, or none."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -16,21 +16,22 @@ class Ordering(Enum):
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """
-    Consecutive records, one for each offset; a gap in the log (a marker, a compacted record) begins another batch.
+    Consecutive records of a partition.
 
-    `payload` belongs to the asyncio driver; the core never reads it.
+    Invariant: there is one record for each offset from `first` on, before `end`. A gap in the log (a control marker, a compacted
+    record) begins another batch. `payload` belongs to the asyncio driver; the core never reads it.
     """
 
     first: int
     count: int
     size: int
     payload: object
-    # Only where records of a key must wait for each other.
+    # Key of each record; set only with Ordering.KEY.
     keys: Sequence[bytes | None] | None = None
 
     @property
     def end(self) -> int:
-        """The offset after the last one."""
+        """Return the offset after the last record."""
         return self.first + self.count
 
 
@@ -50,12 +51,12 @@ class BatchSlice:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Records that go to the application together, all with the same delivery count."""
+    """Records that go to the application together. Invariant: all have the same delivery count."""
 
-    # This time included.
+    # Delivery count, including this delivery.
     deliveries: int
     slices: Sequence[BatchSlice]
-    # Rises with each RETRY: what was handed out before one, and lies behind its record, is told from what comes again.
+    # Number of RETRY verdicts before this dispatch. The application tells by it which records a RETRY took back.
     turn: int = 0
 
     @property

@@ -1,9 +1,8 @@
 """
-The metadata of a commit: failures of the record at the offset, records that may be in flight, offsets completed
-ahead.
+Metadata of a commit: failures of the record at the offset, records that may be in flight, offsets completed ahead.
 
-A sidecar that is killed together with its application leaves its last commit only. The next owner learns from that
-metadata whether the application was cut off, and which records may have killed it.
+A sidecar that is killed together with its application leaves nothing but its last commit. From its metadata the next owner
+learns whether records were in flight, and which ones may have crashed the application.
 """
 
 import re
@@ -16,21 +15,21 @@ from rota_sidecar.core.ledger import completed_ahead
 
 
 class State(Enum):
-    """Records of the partition that may be in flight, as long as nothing later is committed."""
+    """Records that may be in flight until a later commit."""
 
-    # Nothing: the tenure is over, or has not begun.
+    # None: the tenure has ended cleanly, or dispatch has not begun.
     CLEAN = "clean"
-    # Nobody knows how many records from here on.
+    # Any number of records from the offset on.
     OPEN = "open"
-    # This record, and no other one of the partition.
+    # The record at the offset, and no other one of the partition.
     ONE = "one"
-    # This record, and no other one of any partition.
+    # The record at the offset, and no other one of any partition.
     ALONE = "alone"
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """The knowledge of the record at the committed offset, and of the offsets behind it."""
+    """Content of a commit's metadata; the default is what a commit without metadata means."""
 
     state: State = State.CLEAN
     # Verdicts that asked for another delivery.
@@ -48,9 +47,9 @@ class CommitMetadata:
 
 @lru_cache(maxsize=256)
 def _metadata(state: State, retries: int, crashes: int, completed_ahead: str) -> str:
-    # Nearly all points have the same one, and there is a new point with each verdict.
-    said = f"rota:1:{retries}:{crashes}:{state.value}"
-    return f"{said}:{completed_ahead}" if completed_ahead else said
+    # Cached: each verdict makes a new point, and nearly all points have the same metadata.
+    text = f"rota:1:{retries}:{crashes}:{state.value}"
+    return f"{text}:{completed_ahead}" if completed_ahead else text
 
 
 class CommitPoint(NamedTuple):

@@ -1,8 +1,8 @@
 """
 Offsets completed ahead of the committed offset, as text in the commit's metadata.
 
-Where records are processed in parallel, some are done before those in front of them. The next owner after a clean
-stop must not dispatch them again, and has nothing but the commit to learn that from.
+With parallel processing, records may be done before earlier ones. After a clean stop the next owner must not dispatch them
+again, and only the commit can tell it.
 """
 
 import re
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from rota_sidecar.core.ledger.runs import Run, Runs
 
-# Three bytes are four letters, so that none is left over.
+# Three bytes are four characters of base64, so that no padding is needed.
 _GROUP_BITS = 24
 _GROUPS_MAX = 1_000
-# So many offsets from the first one on; of what lies further nothing is said. Coordinators take 4,096 characters.
+# Limit of the span in offsets; later offsets are left out. Coordinators accept 4,096 characters.
 SPAN_MAX = _GROUP_BITS * _GROUPS_MAX
 
-# The first offset, and a bit for it and each one behind it.
+# The first offset, and a bit for it and for each later one.
 PATTERN = rf"[0-9]{{1,19}}:(?:[A-Za-z0-9_-]{{4}}){{1,{_GROUPS_MAX}}}"
 
 

@@ -7,22 +7,22 @@ from heapq import heappop, heappush
 
 from rota_sidecar.core.ledger.rules import Backoff, Rules
 
-# So often at most the exponential backoff doubles; it has reached every sensible maximum by then.
+# Limit of doublings of the exponential backoff; it has reached every sensible maximum by then.
 _DOUBLINGS_MAX = 32
-# Of the application's reason. It stands in a header of the dead letter, and there may be thousands of those.
+# Limit of the application's reason in characters. It is kept for each exhausted record, for a header of the dead letter.
 _REASON_CHARACTERS_MAX = 1_000
-# So many entries of the agenda that mean nothing any more are put up with.
+# Limit of obsolete entries of the agenda, beyond the number of valid ones.
 _STALE_MAX = 64
 
 
 class Disposition(Enum):
     """The next step for a record that failed permanently."""
 
-    # It is to be written as a dead letter,
-    DEAD_LETTER = "letter"
-    # is being written,
+    # Write its dead letter.
+    DEAD_LETTER = "dead letter"
+    # Wait for the write of its dead letter.
     WRITING = "writing"
-    # or has nowhere to go, and stops its partition.
+    # Stop the partition, because there is no dead-letter topic.
     STOP = "stop"
 
 
@@ -34,11 +34,11 @@ class FailureRecord:
     retries: int = 0
     # Deliveries during which the application died.
     crashes: int = 0
-    # In its last delivery the application had nothing else in hand.
+    # True if no other record was in flight during its last delivery.
     was_alone: bool = False
     disposition: Disposition | None = None
     reason: str = ""
-    # Until it had failed for good.
+    # Number of deliveries when it failed permanently.
     deliveries: int = 0
 
     @property
@@ -58,13 +58,13 @@ class FailureRecords:
         self._rules = rules
         self._all: dict[int, FailureRecord] = {}
         self._due: dict[int, int] = {}
-        # The same in the order of time; what is not in `_due` any more is passed over.
+        # The same as a heap of (time in ms, index); entries that are not in `_due` are obsolete.
         self._agenda: list[tuple[int, int]] = []
-        # Records that go out alone only, because they are suspected.
+        # Indexes that are dispatched in isolation only, because they may crash the application.
         self.isolated_records: set[int] = set()
-        # Records that have failed for good.
+        # Records that failed permanently.
         self.exhausted: dict[int, FailureRecord] = {}
-        # Those that have become LETTER; some may have been settled meanwhile.
+        # Indexes with DEAD_LETTER; some may have been settled since.
         self._dead_letters: list[int] = []
 
     def __bool__(self) -> bool:
@@ -134,7 +134,9 @@ class FailureRecords:
     def _fail_if_alone(self, index: int, failure: FailureRecord) -> None:
         if failure.was_alone and index in self.isolated_records:
             times = "once" if failure.crashes == 1 else f"{failure.crashes} times"
-            self._fail_permanently(index, failure, f"the application died {times} with this record in hand")
+            self._fail_permanently(
+                index, failure, f"the application crashed {times} while this record was in flight"
+            )
 
     def _fail_permanently(self, index: int, failure: FailureRecord, reason: str) -> None:
         failure.disposition = Disposition.DEAD_LETTER if self._rules.has_dead_letters else Disposition.STOP

@@ -1,4 +1,4 @@
-"""Records in the order of their offsets. Many may be in flight; the application works through them from the first one on."""
+"""Ordering by offset: many records may be in flight, and the application processes them from the first one on."""
 
 from collections.abc import Collection
 
@@ -16,10 +16,10 @@ class InOrder(Order):
         self._buffer = buffer
         self._takes_many = takes_many
         self._in_flight = Runs()
-        # To be handed out again.
+        # Records to dispatch again.
         self._returned = Runs()
         self._fresh = 0
-        # Since when the application is at the first in hand: it got it then, or was done with the one before.
+        # Time in ms since which the application works on the first record: its dispatch, or the verdict before it.
         self._since_ms = 0
 
     @property

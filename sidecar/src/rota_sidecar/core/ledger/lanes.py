@@ -1,4 +1,4 @@
-"""Records in parallel: each in its own lane, or one lane for each key, in which records go one after the other."""
+"""Parallel processing: a lane for each key, whose records are processed one after the other, or a lane for each record."""
 
 from collections import deque
 from collections.abc import Collection
@@ -12,24 +12,25 @@ from rota_sidecar.core.ledger.runs import Run, Runs
 
 class Lanes(Order):
     """
-    Invariant: of the records of a key at most one is in flight. A record without a key has its own lane; `keyed`
-    False: all have.
+    Lanes of one partition. Invariant: at most one record of a lane is in flight.
+
+    A record without a key has its own lane; with `keyed` False, each record has.
     """
 
     def __init__(self, buffer: RecordBuffer, *, keyed: bool) -> None:
         self._buffer = buffer
         self._keyed = keyed
-        # Since when.
+        # Time in ms of each record's dispatch, by index.
         self._in_flight: dict[int, int] = {}
-        # The same, the longest first; those that are no longer so are passed over.
+        # The same, oldest first; entries that are not in `_in_flight` are obsolete.
         self._times: deque[tuple[int, int]] = deque()
-        # May go out: once more, or because the one before them in their lane is done.
+        # Records to dispatch: again, or because the record before them in their lane is done.
         self._ready = Runs()
-        # For each key the records that were come upon and are not done. Only the first one may go out.
+        # By key: scanned records that are not done. Only the first one may be dispatched.
         self._lanes: dict[bytes, deque[int]] = {}
-        # Those of them that were never handed out.
+        # Those of them that were never dispatched.
         self._parked = Runs()
-        # The next one that is come upon.
+        # Index of the next record to scan.
         self._ahead = 0
 
     @property
@@ -76,7 +77,7 @@ class Lanes(Order):
             left -= run.end - run.first
         if left > 0 and self._ahead < before:
             found = (
-                self._come_upon(before, left)
+                self._scan(before, left)
                 if self._keyed
                 else [Run(self._ahead, min(before, self._ahead + left))]
             )
@@ -90,7 +91,7 @@ class Lanes(Order):
                 self._times.append((now_ms, index))
         return picked
 
-    def _come_upon(self, before: int, left: int) -> list[Run]:
+    def _scan(self, before: int, left: int) -> list[Run]:
         """Scan records that were never scanned, until `left` of them may be dispatched."""
         found: list[Run] = []
         for index, key in self._buffer.keys(self._ahead, before):

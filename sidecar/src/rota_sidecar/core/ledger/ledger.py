@@ -1,5 +1,5 @@
 """
-One partition under one delivery epoch: records read, in flight and done, and the point to commit.
+One partition in one delivery epoch: records fetched, in flight and done, and the point to commit.
 
 Called by `rota_sidecar.core.delivery`: batches and verdicts come in, dispatches, dead letters and commit points go
 out. Dropped when the partition is revoked, and with every seek.
@@ -22,21 +22,23 @@ from rota_sidecar.core.ledger.record_buffer import RecordBuffer
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from rota_sidecar.core.ledger.runs import Run
 
-# Of the application's reason, in a sentence of ours.
+# Limit of the application's reason within a message.
 _REASON_CHARACTERS_MAX = 200
 
 
 class Ledger:
     """
-    Invariant: the commit point never passes a record without a verdict, and verdicts of other delivery epochs never
-    get here.
+    Delivery state of one partition.
+
+    Invariant: the commit point never passes a record without a final verdict. The caller passes in verdicts of this delivery
+    epoch only.
     """
 
     def __init__(self, start: int, rules: Rules, commit_metadata: CommitMetadata | None) -> None:
-        """Begin at `start`, whose commit had this mark; None: the sidecar commits nothing here by itself."""
+        """Begin at `start`, whose commit had this metadata; None: the sidecar commits nothing here by itself."""
         self._start = start
         self._rules = rules
-        # What the last clean commit said to be done beyond it. It is said on until all before it is done too.
+        # Completed offsets beyond the last clean commit. They are repeated in each commit until all offsets before them are done.
         self._completed_ahead = commit_metadata.completed_ahead if commit_metadata is not None else ""
         done_before = completed_ahead.read(self._completed_ahead)
         self._completed_ahead_end = done_before.end if done_before else start
@@ -50,11 +52,11 @@ class Ledger:
             self._order = Lanes(self._buffer, keyed=rules.ordering is Ordering.KEY)
         self._failures = FailureRecords(rules)
         self._gate = DispatchGate(has_metadata=commit_metadata is not None)
-        # What is known of the record at the start, before that is read.
+        # Failures of the record at the start, until it is fetched.
         self._inherited = _inherited(commit_metadata)
-        # The last one that was handed out alone.
+        # Index of the last record that was dispatched in isolation.
         self._alone: int | None = None
-        # Of what is handed out: how many RETRYs there were before it.
+        # Number of RETRY verdicts so far, for Dispatch.turn.
         self._turn = 0
         if commit_metadata is not None and commit_metadata.state is not State.CLEAN:
             self._gate.probe.begin(0)
@@ -63,16 +65,16 @@ class Ledger:
 
     @property
     def position(self) -> int:
-        """Return the offset to read from next."""
+        """Return the offset of the next fetch."""
         return self._buffer.position
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the size of the records that were read and never dispatched."""
+        """Return the size in bytes of the records that were fetched and never dispatched."""
         return self._buffer.buffered_bytes
 
     def fetched(self, batches: Sequence[Batch], next_offset: int) -> None:
-        """Append batches; reading continues at `next_offset`. Records before the position are ignored."""
+        """Append batches and set the position to `next_offset`. Records before the position are ignored."""
         if self._rules.ordering is Ordering.KEY:
             for batch in batches:
                 if batch.keys is None:
@@ -80,14 +82,14 @@ class Ledger:
                         f"the batch at offset {batch.first} has no keys: read them, or order by partition"
                     )
         self._buffer.add(batches, next_offset)
-        self._meet_first()
+        self._apply_inherited()
 
     def fail_unreadable(self, batch: Batch, next_offset: int, reason: str, now_ms: int) -> None:
         """
-        Count what stands for an unreadable batch as failed for good; reading goes on at `next_offset`.
+        Fail an unreadable batch permanently and set the position to `next_offset`.
 
-        `batch` is one record, which stands for all offsets up to `next_offset`: those of them that are done already are left
-        out, and nothing is left of it when all are. Everything that was read before is done.
+        `batch` holds one record, which represents all offsets before `next_offset` that are not done; it is dropped if all are
+        done. The caller ensures that all records fetched before it are done.
         """
         missing = self._buffer.not_done_before(batch.first, next_offset)
         index = self._buffer.end
@@ -98,20 +100,20 @@ class Ledger:
             self._failures.reject(index, reason)
         self._gate.withdraw()
 
-    def _meet_first(self) -> None:
-        """What is known of the record at the start is of no other one: that may be gone from the log by now."""
+    def _apply_inherited(self) -> None:
+        """Apply inherited failures once the record at the start is fetched; drop them if the log no longer has that record."""
         inherited, self._inherited = self._inherited, None
         if inherited is None or self._buffer.position == self._start:
             self._inherited = inherited
         elif self._buffer.undone and self._buffer.offset(0) == self._start:
-            # It was handed out before, in another tenure.
+            # It was dispatched before, in another tenure.
             self._order.pick(1, 1, 1, 0)
             self._order.leave(0, 1, 0)
             self._failures.inherit(0, inherited)
             if 0 not in self._failures.exhausted:
                 self._order.again(0)
 
-    # ------------------------------------------------------------------------------------------ handing out
+    # ------------------------------------------------------------------------------------------ dispatch
 
     @property
     def dispatch_position(self) -> int:
@@ -120,7 +122,7 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        """Return the number of records that were read and are not in flight, retries among them."""
+        """Return the number of records that were fetched and are not in flight, including retries."""
         return self._buffer.undone - self._order.in_flight - len(self._failures.exhausted)
 
     @property
@@ -136,7 +138,7 @@ class Ledger:
     @property
     def wants_alone(self) -> bool:
         """
-        Return true if a record is to be dispatched in isolation, or is in flight in isolation now.
+        Return True if a record is to be dispatched in isolation, or is in flight in isolation now.
 
         The caller then dispatches nothing of other partitions, and calls `take` with `alone` once nothing is in
         flight; for one ledger at a time, until this is false.
@@ -152,7 +154,7 @@ class Ledger:
         return self._order.isolated_record(isolated_records, self._before()) if isolated_records else None
 
     def _before(self) -> int:
-        """Nothing goes out from this place on."""
+        """Return the index before which records may be dispatched."""
         low = self._buffer.low
         before = min(self._buffer.end, low + self._rules.in_flight_max)
         dispatch_limit = self._gate.probe.dispatch_limit(low)
@@ -166,7 +168,8 @@ class Ledger:
         """
         Return the records to dispatch now.
 
-        `lanes_max`: number of lanes that may become busy. `alone`: nothing else is in flight, and nothing will be.
+        `lanes_max`: number of lanes that may become busy. `alone`: no record of another partition is in flight, and the caller
+        dispatches none.
         """
         if self.stopped or self._is_alone or records_max < 1:
             return ()
@@ -183,7 +186,7 @@ class Ledger:
 
     def _take_isolated(self, index: int, now_ms: int, *, is_free: bool) -> Sequence[Dispatch]:
         if not is_free or self._order.in_flight:
-            # It was announced that nothing else is in hand.
+            # A commit announced that no other record is in flight.
             self._gate.withdraw()
             return ()
         if not self._may_go(State.ALONE):
@@ -195,8 +198,8 @@ class Ledger:
     def _may_go(self, state: State) -> bool:
         if self._gate.is_granted:
             return True
-        self._gate.ask(self._buffer.low, state)
-        return self._gate.answer(self.point)
+        self._gate.request(self._buffer.low, state)
+        return self._gate.is_granted_at(self.point)
 
     def _dispatches(self, runs: Sequence[Run]) -> Sequence[Dispatch]:
         if runs and not self._failures:
@@ -211,7 +214,7 @@ class Ledger:
         return tuple(Dispatch(deliveries, slices, self._turn) for deliveries, slices in found)
 
     def _deliveries(self, run: Run) -> Iterator[tuple[int, int, int]]:
-        """Which of these are handed out for which time."""
+        """Yield (delivery count, first index, end index) for consecutive records with the same delivery count."""
         first = run.first
         for index in self._failures.within(run.first, run.end):
             failure = self._failures.get(index)
@@ -248,7 +251,7 @@ class Ledger:
     ) -> Judged:
         """Apply the application's verdict to the records from `first` to `last`, inclusive."""
         index, end = self._buffer.index(first), self._buffer.index(last + 1)
-        refusal = self._wrong(first, last, verdict) or self._out_of_hand(first, index, end)
+        refusal = self._wrong(first, last, verdict) or self._not_in_flight(first, index, end)
         if refusal and verdict is Verdict.SKIP and first == last and self._stops(index, first):
             self._finish(index, end)
             return Judged(1)
@@ -259,7 +262,7 @@ class Ledger:
             case Verdict.ACK | Verdict.SKIP:
                 self._finish(index, end)
             case Verdict.RETRY:
-                # Those behind it come again even if it does not: the application has dropped them.
+                # Records behind it are delivered again even if it fails permanently: the application has dropped them.
                 self._order.call_back(index)
                 self._turn += 1
                 self._failures.retry(index, now_ms, retry_after_ms, reason)
@@ -280,31 +283,31 @@ class Ledger:
 
     def _wrong(self, first: int, last: int, verdict: Verdict) -> str:
         if last < first:
-            return f"the verdict on {first} to {last} is on nothing: the last offset lies before the first"
+            return f"invalid verdict on offsets {first} to {last}: the last offset is below the first"
         if first != last and verdict in (Verdict.RETRY, Verdict.DEAD_LETTER):
-            return f"{verdict.name} was said of {first} to {last}: say it of one record at a time"
+            return f"invalid verdict {verdict.name} on offsets {first} to {last}: give it on one record at a time"
         if last >= self._buffer.position:
-            return f"offset {last} was never handed out: reading has come to {self._buffer.position}"
+            return f"offset {last} was never delivered: the fetch position is {self._buffer.position}"
         return ""
 
-    def _out_of_hand(self, offset: int, first: int, end: int) -> str:
-        """Empty: all of these are in hand."""
+    def _not_in_flight(self, offset: int, first: int, end: int) -> str:
+        """Return why not all of these records are in flight; empty: they are."""
         if offset < self._buffer.floor:
-            return f"offset {offset} is done already: give one verdict for each delivery"
+            return f"offset {offset} is already done: give one verdict for each delivery"
         if first == end:
-            return f"there is no record at offset {offset}: give verdicts on what was handed out"
+            return f"there is no record at offset {offset}: give verdicts on delivered records"
         missing = self._order.missing(first, end)
-        return "" if missing == end else self._why_not_in_hand(missing)
+        return "" if missing == end else self._not_in_flight_reason(missing)
 
-    def _why_not_in_hand(self, index: int) -> str:
+    def _not_in_flight_reason(self, index: int) -> str:
         offset = self._buffer.offset(index)
         if index in self._failures.exhausted:
-            return f"offset {offset} has a verdict already: give one for each delivery"
+            return f"offset {offset} already has a verdict: give one verdict for each delivery"
         if self._buffer.is_done(index):
-            return f"offset {offset} is done already: give one verdict for each delivery"
+            return f"offset {offset} is already done: give one verdict for each delivery"
         if self._order.is_fresh(index):
-            return f"offset {offset} was never handed out: give verdicts on what was"
-        return f"offset {offset} is to be handed out again: give a verdict then"
+            return f"offset {offset} was never delivered: give verdicts on delivered records"
+        return f"offset {offset} will be delivered again: give the verdict on that delivery"
 
     def _finish(self, first: int, end: int) -> None:
         self._order.finish(first, end)
@@ -312,7 +315,7 @@ class Ledger:
         self._buffer.finish(first, end)
 
     def settle_below(self, offset: int, now_ms: int) -> None:
-        """Mark everything before the offset as done; what was not read so far is not read."""
+        """Mark all records before the offset as done; those that were not fetched are skipped."""
         index = self._buffer.index(offset)
         if index > self._buffer.low:
             self._order.pass_over(index, now_ms)
@@ -320,10 +323,10 @@ class Ledger:
             for run in self._buffer.undone_before(index):
                 self._buffer.finish(run.first, run.end)
         self._buffer.skip_to(offset)
-        self._meet_first()
+        self._apply_inherited()
 
     def application_gone(self, now_ms: int, *, clean: bool) -> None:
-        """Take all records back. Unless the detach was clean, count a crash for those that may have been worked on."""
+        """Return all records in flight. Unless the detach was clean, count a crash for those that may have been started."""
         if not clean:
             self._count_crash(now_ms)
         self._order.return_all()
@@ -332,7 +335,7 @@ class Ledger:
     def _count_crash(self, now_ms: int) -> None:
         maybe_started = self._order.maybe_started()
         if len(maybe_started) < self._order.in_flight:
-            # Some of those behind it may have been begun too, and it may have been done: find out one by one.
+            # The application may have completed the first record and started a later one: probe them one by one.
             self._gate.probe.begin(self._buffer.low)
         for index in maybe_started:
             self._failures.count_crash(index)
@@ -348,8 +351,8 @@ class Ledger:
         failure = self._failures.exhausted[index]
         reason = failure.reason[:_REASON_CHARACTERS_MAX] or "the application gave no reason"
         return (
-            f"offset {self._buffer.offset(index)} has failed for good, and there is no dead-letter topic ({reason}): "
-            "name one, skip the record, or commit past it"
+            f"offset {self._buffer.offset(index)} failed permanently, and no dead-letter topic is configured ({reason}): "
+            "configure one, skip the record, or commit an offset after it"
         )
 
     # ------------------------------------------------------------------------------------------ dead letters
@@ -390,7 +393,7 @@ class Ledger:
 
     @property
     def point(self) -> CommitPoint:
-        """Return the point to commit now: no record at or after its offset is lost when this ledger is forgotten."""
+        """Return the point to commit now: a restart at this point loses no record, and knows which ones may be in flight."""
         return self._point(self._gate.state(self._buffer.low))
 
     def _point(self, state: State) -> CommitPoint:
@@ -410,16 +413,16 @@ class Ledger:
             return ""
         if state is State.CLEAN:
             return completed_ahead.write(self._buffer.completed_ahead())
-        # Anew with each verdict it would cost too much: who is cut off repeats what it did since.
+        # Encoding it anew with each verdict would cost too much; after a crash, records completed since are delivered again.
         return self._completed_ahead if offset < self._completed_ahead_end else ""
 
     @property
     def awaits_commit(self) -> bool:
-        """Return true if nothing more is dispatched before `point` is committed. A call of `take` may change this."""
+        """Return True if dispatch waits until `point` is committed. A call of `take` may change this."""
         return self._gate.is_wanted and self._gate.awaits(self.point)
 
     def committed(self, point: CommitPoint) -> None:
-        """Note that this point is durable; the latest one counts."""
+        """Record that the coordinator stores this point."""
         commit_metadata = parse_commit_metadata(point.metadata)
         if commit_metadata.state is State.CLEAN and commit_metadata.completed_ahead:
             self._completed_ahead, self._completed_ahead_end = (
@@ -430,12 +433,12 @@ class Ledger:
 
     @property
     def first_unresolved(self) -> tuple[Batch, int] | None:
-        """Return the record at the commit point as (batch, offset), where it was read already."""
+        """Return the record at the commit point as (batch, offset); None: it was not fetched."""
         low = self._buffer.low
         return (self._buffer.batch(low), self._buffer.offset(low)) if low < self._buffer.end else None
 
     def omit_completed_ahead(self) -> None:
-        """Omit offsets completed ahead from now on: the coordinator refuses long metadata, so they may be delivered again."""
+        """Omit offsets completed ahead from now on, because the coordinator refuses long metadata; they may be delivered again."""
         self._reports_completed_ahead = False
 
     def close(self) -> CommitPoint:
@@ -447,7 +450,7 @@ _NONE = FailureRecord()
 
 
 def _inherited(commit_metadata: CommitMetadata | None) -> FailureRecord | None:
-    """Of the record at the start. What went out by itself, and was not settled, has died with the application."""
+    """Return the failures of the record at the start; a record that was dispatched on its own and not settled counts a crash."""
     if commit_metadata is None:
         return None
     died = commit_metadata.state in (State.ONE, State.ALONE)

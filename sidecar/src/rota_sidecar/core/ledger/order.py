@@ -16,12 +16,12 @@ class Order(Protocol):
 
     @property
     def lanes_busy(self) -> int:
-        """Return the number of records that may be worked on at the same time."""
+        """Return the number of records that the application may be processing at the same time."""
         ...
 
     @property
     def in_flight_since_ms(self) -> int | None:
-        """Return since when the oldest record has been worked on, in milliseconds."""
+        """Return the time in ms since which the application works on its oldest record; None: no record is in flight."""
         ...
 
     @property
@@ -30,11 +30,11 @@ class Order(Protocol):
         ...
 
     def is_fresh(self, index: int) -> bool:
-        """Return true if this record was never dispatched."""
+        """Return True if this record was never dispatched."""
         ...
 
     def is_ready(self, before: int, lanes_max: int) -> bool:
-        """Return true if a record before `before` may be dispatched with `lanes_max` free lanes."""
+        """Return True if a record before `before` may be dispatched with `lanes_max` free lanes."""
         ...
 
     def pick(self, before: int, records_max: int, lanes_max: int, now_ms: int) -> list[Run]:

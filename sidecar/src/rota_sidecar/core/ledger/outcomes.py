@@ -18,8 +18,8 @@ class DueDeadLetter:
     """A record to write as a dead letter; nothing is committed past it before that is durable."""
 
     offset: int
-    # This record alone.
+    # Slice with this record only.
     batch_slice: BatchSlice
     reason: str
-    # All there were.
+    # Number of deliveries.
     deliveries: int

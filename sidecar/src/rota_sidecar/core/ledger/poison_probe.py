@@ -1,37 +1,37 @@
 """
-Search for a poison record after the application was cut off: few records are dispatched at first.
+Search for a poison record after a crash of the application: few records are dispatched at first.
 
-Records before the dispatch limit go out. When all of them are done, and that is committed, the limit moves on: by one
-record for a while, then by more and more, until there is no limit.
+Records before the dispatch limit are dispatched. When all of them are done and committed, the limit moves on: by one record for
+a while, then by more and more, until there is no limit.
 """
 
-# Records that go out one by one.
+# Number of records that are dispatched one by one.
 SINGLES = 100
-# The first fence with room for several has room for this many, each later one for twice as many,
+# After them the limit moves on by GROUP records, then by twice as many each time,
 GROUP = 100
-# and this many need no fence.
+# until it would move on by more than GROUP_MAX, and is removed.
 GROUP_MAX = 10_000
 
 
 class PoisonRecordProbe:
-    """The dispatch limit of one partition. Off until `begin`; `_size` 0 means no limit."""
+    """Dispatch limit of one partition; off until `begin`. Invariant: there is a limit if and only if `_size` > 0."""
 
     def __init__(self) -> None:
-        # Records between the last fence and this one; 0 = there is no fence.
+        # Number of records between the former limit and this one; 0: no limit.
         self._size = 0
         self._dispatch_limit = 0
         self._singles_left = 0
-        # Whether what lies before the fence may go: what lay before the last one is committed.
+        # True if records before the limit may be dispatched: all records before the former limit are committed.
         self.is_cleared = True
 
     @property
     def is_on(self) -> bool:
-        """Return true if there is a dispatch limit."""
+        """Return True if there is a dispatch limit."""
         return self._size > 0
 
     @property
     def is_single(self) -> bool:
-        """Return true if records go out one at a time."""
+        """Return True if records are dispatched one at a time."""
         return self._size == 1
 
     def begin(self, low: int) -> None:
@@ -40,7 +40,7 @@ class PoisonRecordProbe:
         self.is_cleared = False
 
     def dispatch_limit(self, low: int) -> int | None:
-        """Return the index before which records may go out, when all before `low` are done; None: no limit."""
+        """Return the index before which records may be dispatched, when all before `low` are done; None: no limit."""
         if self._size and low >= self._dispatch_limit:
             self._move(low)
         return self._dispatch_limit if self._size else None

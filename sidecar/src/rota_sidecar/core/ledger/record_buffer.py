@@ -1,8 +1,8 @@
 """
-Records that were read and are not done, by index: 0, 1, 2 … in the order in which they were read.
+Fetched records that are not done, by index: 0, 1, 2 … in the order of their offsets.
 
-Offsets have gaps (markers, compacted records), indexes have none: two records that follow each other are neighbours
-for the rest of the ledger.
+Offsets have gaps (control markers, compacted records), and indexes have none, so that the rest of the ledger works with
+consecutive numbers.
 """
 
 from bisect import bisect_right
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rota_sidecar.core.ledger.batches import Batch, BatchSlice
 from rota_sidecar.core.ledger.runs import Run, Runs
 
-# Entries that are done are cut off in one go, when there are this many of them and most are done.
+# Done entries are removed together, when there are at least this many and they are the majority.
 _DONE_KEPT = 64
 
 
@@ -20,13 +20,14 @@ _DONE_KEPT = 64
 class _Entry:
     index: int
     end: int
-    # Of the first record here: a batch that begins before the position counts from there on.
+    # Offset of the entry's first record, which is not the batch's first one if that lies before the position.
     offset: int
     size: int
-    # None when all of it is done: one slow record must not keep everything behind it in memory.
+    # None when all records are done, so that one slow record does not keep all later batches in memory.
     batch: Batch | None
+    # Number of records that are not done.
     undone: int
-    # Never handed out so far.
+    # Number of records that were never dispatched.
     fresh: int
 
     @property
@@ -50,18 +51,18 @@ class RecordBuffer:
     def __init__(self, start: int, done_before: Runs) -> None:
         """Start empty at offset `start`; the offsets in `done_before` are done already, and get no index."""
         self._done_before = done_before
-        # Where to read on.
+        # Offset of the next fetch.
         self.position = start
         self.buffered_bytes = 0
-        # The place of the first record that is not done; equal to `end` when there is none.
+        # Index of the first record that is not done; equal to `end` if there is none.
         self.low = 0
-        # The place of the next one that is read.
+        # Index of the next record that is fetched.
         self.end = 0
-        # Records before it are done, and how many there were is forgotten.
+        # Offset before which all records are done and removed from the buffer.
         self.floor = start
         self._done = Runs()
         self._entries: list[_Entry] = []
-        # What is searched, beside the entries. Those before `_head` are done.
+        # First index and first offset of each entry, for binary search. Entries before `_head` are done.
         self._first_indexes: list[int] = []
         self._offsets: list[int] = []
         self._head = 0
@@ -72,7 +73,7 @@ class RecordBuffer:
         return self.end - self.low - self._done.count
 
     def add(self, batches: Sequence[Batch], next_offset: int) -> None:
-        """Append batches, as far as they do not lie before the position."""
+        """Append the records of batches that are not before the position and not done."""
         for batch in batches:
             for run in self._done_before.gaps(max(batch.first, self.position), batch.end):
                 self._add(batch, run)
@@ -94,14 +95,14 @@ class RecordBuffer:
         return gaps[0].first if gaps else end
 
     def offset(self, index: int) -> int:
-        """Return the offset of this index; for the next index that will be read, the position."""
+        """Return the offset of this index; for `end`, the position."""
         if index >= self.end:
             return self.position
         entry = self._entries[self._entry_at(index)]
         return entry.offset + index - entry.index
 
     def index(self, offset: int) -> int:
-        """Return the index of this offset, or else of the next record."""
+        """Return the index of this offset, or of the next record if there is none at the offset."""
         at = bisect_right(self._offsets, offset, lo=self._head) - 1
         if at < self._head:
             return self._first_indexes[self._head] if self._head < len(self._first_indexes) else self.end
@@ -132,11 +133,11 @@ class RecordBuffer:
             at += 1
 
     def is_done(self, index: int) -> bool:
-        """Return true if this record is done."""
+        """Return True if this record is done."""
         return index < self.low or self._done.covers(index, index + 1)
 
     def completed_ahead(self) -> list[Run]:
-        """Return the offsets behind the first open one that are done, by this owner or an earlier one."""
+        """Return the done offsets after the first record that is not done, of this owner and of earlier ones."""
         found = Runs()
         for before in self._done_before:
             found.add(*before)
@@ -148,7 +149,7 @@ class RecordBuffer:
         return list(found)
 
     def mark_dispatched(self, first: int, end: int) -> None:
-        """Count these records as no longer buffered ahead of the application."""
+        """Subtract these records from `buffered_bytes`."""
         for entry in self._between(first, end):
             self.buffered_bytes -= entry.fresh_bytes
             entry.fresh -= entry.overlap(first, end)
@@ -159,7 +160,7 @@ class RecordBuffer:
         return self._done.gaps(self.low, index)
 
     def finish(self, first: int, end: int) -> None:
-        """Mark records as done, none of which was."""
+        """Mark records as done; none of them may be done already."""
         for entry in self._between(first, end):
             entry.undone -= entry.overlap(first, end)
             if not entry.undone:

@@ -16,7 +16,7 @@ class Verdict(Enum):
 
 
 class Backoff(Enum):
-    """The growth of the wait before a retry."""
+    """Growth of the delay before a retry."""
 
     CONSTANT = "constant"
     LINEAR = "linear"
@@ -25,17 +25,17 @@ class Backoff(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Settings of one ledger; constant during its life."""
+    """Settings of one ledger. Invariant: constant for its life."""
 
     ordering: Ordering = Ordering.PARTITION
-    # Whether the application takes several records of a partition in its hands and works through them in order;
-    # else with Ordering.PARTITION there is one at a time.
+    # True: the application accepts several records of a partition and processes them in order.
+    # False: with Ordering.PARTITION one record is in flight at a time.
     takes_many: bool = True
     in_flight_max: int = 10_000
-    # After the first delivery.
+    # Number of deliveries after the first one.
     retries: int = 5
     backoff: Backoff = Backoff.EXPONENTIAL
     backoff_ms: int = 500
     backoff_max_ms: int = 60_000
-    # Else a record that has failed for good stops its partition.
+    # False: a record that failed permanently stops its partition.
     has_dead_letters: bool = False

@@ -1,4 +1,4 @@
-"""Sets of integers as runs of consecutive ones: costs grow with the number of runs, not of integers."""
+"""Sets of integers, stored as runs of consecutive integers: costs grow with the number of runs, not of integers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ class Runs:
         return taken
 
     def covers(self, first: int, end: int) -> bool:
-        """Return true if the whole range is in the set."""
+        """Return True if the whole range is in the set."""
         return self.missing(first, end) == end
 
     def missing(self, first: int, end: int) -> int:

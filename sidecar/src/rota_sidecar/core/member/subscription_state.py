@@ -27,7 +27,7 @@ class SubscriptionState:
         self.group_topics: frozenset[str] = frozenset()
         # Fingerprint of the partition counts for which the leader's assignment was computed; empty: unknown.
         self._plan_fingerprint = b""
-        # What `seen` covers: of other topics it does not say that they do not exist. None: all there are.
+        # Topics that `topic_partitions` covers: other topics may exist although they are not in it. None: all topics.
         self._covered: frozenset[str] | None = frozenset()
         self.plan_is_old = False
 

@@ -38,7 +38,7 @@ def read(ledger: Ledger, *batches: Batch) -> None:
 
 
 def commit(ledger: Ledger) -> CommitPoint:
-    """What there is to commit becomes durable."""
+    """Commit the present point durably."""
     ledger.committed(ledger.point)
     return ledger.point
 
@@ -71,7 +71,7 @@ def skip(ledger: Ledger, *offsets: int) -> None:
 
 
 def bury(ledger: Ledger, offset: int) -> None:
-    """It is to be a dead letter."""
+    """Fail a record permanently with the verdict DEAD_LETTER."""
     assert ledger.judge(offset, offset, Verdict.DEAD_LETTER, 0, reason="it cannot be read").settled == 1
 
 
@@ -88,14 +88,14 @@ def retry(ledger: Ledger, offset: int, *, now_ms: int = 0, after_ms: int | None 
 def refused(ledger: Ledger, first: int, last: int | None = None, verdict: Verdict = Verdict.ACK) -> str:
     """The sentence; nothing has changed."""
     before = (ledger.point, ledger.in_flight, ledger.waiting)
-    settled, sentence = ledger.judge(first, first if last is None else last, verdict, 0)
+    settled, refusal = ledger.judge(first, first if last is None else last, verdict, 0)
     assert settled == 0
     assert (ledger.point, ledger.in_flight, ledger.waiting) == before
-    return sentence
+    return refusal
 
 
 def awaits(ledger: Ledger) -> bool:
-    """Whether it waits for a commit. A property that a type checker has seen once is the same for it ever after."""
+    """Return True if the ledger waits for a commit. A type checker would keep the value of the property itself."""
     return ledger.awaits_commit
 
 
@@ -105,16 +105,16 @@ def stopped(ledger: Ledger) -> str:
 
 
 def wants_alone(ledger: Ledger) -> bool:
-    """Whether everything else has to wait."""
+    """Return True if a record is to be dispatched in isolation."""
     return ledger.wants_alone
 
 
 def held_since(ledger: Ledger) -> int | None:
-    """How long the application has been at it."""
+    """Return the time in ms since which the application works on its oldest record."""
     return ledger.in_flight_since_ms
 
 
-def said_beyond(metadata: str) -> set[int]:
-    """What a commit says to be done beyond its offset."""
+def completed_ahead_of(metadata: str) -> set[int]:
+    """Return the offsets that a commit's metadata reports as completed ahead."""
     runs = completed_ahead.read(parse_commit_metadata(metadata).completed_ahead)
     return {offset for run in runs for offset in range(run.first, run.end)}

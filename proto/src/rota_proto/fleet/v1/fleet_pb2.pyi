@@ -3,8 +3,8 @@
 isort:skip_file
 Sidecars report to the operator, or to `rota up`, and take its orders.
 
-The sidecar dials, so it needs no open port; losing the stream stops nothing. Not final yet: fields may
-change until the operator implements this service, afterwards they only grow.
+The sidecar dials, so it needs no open port; losing the stream stops nothing. Final: messages only grow. A
+sidecar refuses an order that it does not know, and a server ignores fields that it does not know.
 """
 
 from collections import abc as _abc
@@ -54,6 +54,36 @@ MEMBER_STATE_REDISCOVER: MemberState.ValueType  # 7
 MEMBER_STATE_STOPPED: MemberState.ValueType  # 8
 Global___MemberState: _TypeAlias = MemberState  # noqa: Y015
 
+class _OffsetKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OffsetKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OffsetKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OFFSET_KIND_UNSPECIFIED: _OffsetKind.ValueType  # 0
+    OFFSET_KIND_COMMITTED: _OffsetKind.ValueType  # 1
+    """Committed by the group; absent where nothing is."""
+    OFFSET_KIND_START: _OffsetKind.ValueType  # 2
+    """The log start."""
+    OFFSET_KIND_END: _OffsetKind.ValueType  # 3
+    """The log end; with isolation level read_committed the last stable offset."""
+    OFFSET_KIND_TIMESTAMP: _OffsetKind.ValueType  # 4
+    """The first record at or after `timestamp_ms`; absent where there is none."""
+
+class OffsetKind(_OffsetKind, metaclass=_OffsetKindEnumTypeWrapper):
+    """The offsets that a QueryOffsets asks for."""
+
+OFFSET_KIND_UNSPECIFIED: OffsetKind.ValueType  # 0
+OFFSET_KIND_COMMITTED: OffsetKind.ValueType  # 1
+"""Committed by the group; absent where nothing is."""
+OFFSET_KIND_START: OffsetKind.ValueType  # 2
+"""The log start."""
+OFFSET_KIND_END: OffsetKind.ValueType  # 3
+"""The log end; with isolation level read_committed the last stable offset."""
+OFFSET_KIND_TIMESTAMP: OffsetKind.ValueType  # 4
+"""The first record at or after `timestamp_ms`; absent where there is none."""
+Global___OffsetKind: _TypeAlias = OffsetKind  # noqa: Y015
+
 @_typing.final
 class SidecarReport(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -63,9 +93,18 @@ class SidecarReport(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
     SIDECAR_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    SETTINGS_HASH_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     sidecar: _builtins.str
     """Who speaks: its --client-id, which is the pod's or the replica's name."""
+    version: _builtins.str
+    """Version of the sidecar's software; empty = a sidecar older than this field."""
+    cluster_id: _builtins.str
+    """Id of the Kafka cluster that stores the records; empty = unknown, and with rota:// addresses."""
+    settings_hash: _builtins.str
+    """Its --settings-hash, as given."""
     @_builtins.property
     def member(self) -> Global___MemberReport: ...
     @_builtins.property
@@ -80,10 +119,13 @@ class SidecarReport(_message.Message):
         partitions: _abc.Iterable[Global___PartitionReport] | None = ...,
         answers: _abc.Iterable[Global___OrderAnswer] | None = ...,
         sidecar: _builtins.str = ...,
+        version: _builtins.str = ...,
+        cluster_id: _builtins.str = ...,
+        settings_hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "group_id", b"group_id", "member", b"member", "partitions", b"partitions", "sidecar", b"sidecar"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "cluster_id", b"cluster_id", "group_id", b"group_id", "member", b"member", "partitions", b"partitions", "settings_hash", b"settings_hash", "sidecar", b"sidecar", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -105,6 +147,8 @@ class MemberReport(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    READY_FIELD_NUMBER: _builtins.int
+    READINESS_PROBLEM_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -118,6 +162,10 @@ class MemberReport(_message.Message):
     last_error: _builtins.str
     draining: _builtins.bool
     """Nothing more is handed out to the application; `problems` has the reason and the end of the drain."""
+    ready: _builtins.bool
+    """As /readyz answers. False from a sidecar older than `SidecarReport.version`."""
+    readiness_problem: _builtins.str
+    """Why it is not ready: one sentence; empty when it is."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong with the sidecar now, beside its partitions: one sentence each."""
@@ -137,10 +185,12 @@ class MemberReport(_message.Message):
         last_error: _builtins.str = ...,
         problems: _abc.Iterable[_builtins.str] | None = ...,
         draining: _builtins.bool = ...,
+        ready: _builtins.bool = ...,
+        readiness_problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "draining", b"draining", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "problems", b"problems", "records_done", b"records_done", "state", b"state", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "draining", b"draining", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
@@ -164,6 +214,7 @@ class PartitionReport(_message.Message):
     ARRIVAL_RATE_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    LAST_PROGRESS_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     position: _builtins.int
@@ -177,6 +228,10 @@ class PartitionReport(_message.Message):
     in_flight: _builtins.int
     problem: _builtins.str
     """What is wrong with it now, and what to do: one sentence; empty = nothing."""
+    last_progress_ms: _builtins.int
+    """Unix time of the last progress: a final verdict, an advance of the commit, or the time at which nothing was left
+    to process; at first that of the assignment. It stands still while records wait, and `problem` may say why.
+    """
     def __init__(
         self,
         *,
@@ -190,10 +245,11 @@ class PartitionReport(_message.Message):
         arrival_rate: _builtins.float | None = ...,
         in_flight: _builtins.int = ...,
         problem: _builtins.str = ...,
+        last_progress_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate", "_committed", b"_committed", "_end", b"_end", "_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms", "_position", b"_position", "_start", b"_start", "arrival_rate", b"arrival_rate", "committed", b"committed", "end", b"end", "first_unresolved_timestamp_ms", b"first_unresolved_timestamp_ms", "position", b"position", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate", "_committed", b"_committed", "_end", b"_end", "_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms", "_last_progress_ms", b"_last_progress_ms", "_position", b"_position", "_start", b"_start", "arrival_rate", b"arrival_rate", "committed", b"committed", "end", b"end", "first_unresolved_timestamp_ms", b"first_unresolved_timestamp_ms", "last_progress_ms", b"last_progress_ms", "position", b"position", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate", "_committed", b"_committed", "_end", b"_end", "_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms", "_position", b"_position", "_start", b"_start", "arrival_rate", b"arrival_rate", "committed", b"committed", "end", b"end", "first_unresolved_timestamp_ms", b"first_unresolved_timestamp_ms", "in_flight", b"in_flight", "partition", b"partition", "position", b"position", "problem", b"problem", "start", b"start", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate", "_committed", b"_committed", "_end", b"_end", "_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms", "_last_progress_ms", b"_last_progress_ms", "_position", b"_position", "_start", b"_start", "arrival_rate", b"arrival_rate", "committed", b"committed", "end", b"end", "first_unresolved_timestamp_ms", b"first_unresolved_timestamp_ms", "in_flight", b"in_flight", "last_progress_ms", b"last_progress_ms", "partition", b"partition", "position", b"position", "problem", b"problem", "start", b"start", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__arrival_rate: _TypeAlias = _typing.Literal["arrival_rate"]  # noqa: Y015
     _WhichOneofArgType__arrival_rate: _TypeAlias = _typing.Literal["_arrival_rate", b"_arrival_rate"]  # noqa: Y015
@@ -203,6 +259,8 @@ class PartitionReport(_message.Message):
     _WhichOneofArgType__end: _TypeAlias = _typing.Literal["_end", b"_end"]  # noqa: Y015
     _WhichOneofReturnType__first_unresolved_timestamp_ms: _TypeAlias = _typing.Literal["first_unresolved_timestamp_ms"]  # noqa: Y015
     _WhichOneofArgType__first_unresolved_timestamp_ms: _TypeAlias = _typing.Literal["_first_unresolved_timestamp_ms", b"_first_unresolved_timestamp_ms"]  # noqa: Y015
+    _WhichOneofReturnType__last_progress_ms: _TypeAlias = _typing.Literal["last_progress_ms"]  # noqa: Y015
+    _WhichOneofArgType__last_progress_ms: _TypeAlias = _typing.Literal["_last_progress_ms", b"_last_progress_ms"]  # noqa: Y015
     _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
     _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015
     _WhichOneofReturnType__start: _TypeAlias = _typing.Literal["start"]  # noqa: Y015
@@ -215,6 +273,8 @@ class PartitionReport(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__end) -> _WhichOneofReturnType__end | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__first_unresolved_timestamp_ms) -> _WhichOneofReturnType__first_unresolved_timestamp_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_progress_ms) -> _WhichOneofReturnType__last_progress_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__position) -> _WhichOneofReturnType__position | None: ...
     @_typing.overload
@@ -229,12 +289,17 @@ class OrderAnswer(_message.Message):
     ORDER_ID_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     error: _builtins.str
     """Empty = done."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
-        """Of a reset: what it did."""
+        """Of a reset: what it did. Of a query: the offsets that were found; a partition that has none is absent."""
+
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionError]:
+        """Of a query: partitions that could not be looked up."""
 
     def __init__(
         self,
@@ -242,10 +307,11 @@ class OrderAnswer(_message.Message):
         order_id: _builtins.int = ...,
         error: _builtins.str = ...,
         offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
+        errors: _abc.Iterable[Global___PartitionError] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "offsets", b"offsets", "order_id", b"order_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "errors", b"errors", "offsets", b"offsets", "order_id", b"order_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -277,6 +343,33 @@ class PartitionOffset(_message.Message):
 Global___PartitionOffset: _TypeAlias = PartitionOffset  # noqa: Y015
 
 @_typing.final
+class PartitionError(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    """-1: all partitions of the topic."""
+    message: _builtins.str
+    """Why, and what to do: one sentence."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionError: _TypeAlias = PartitionError  # noqa: Y015
+
+@_typing.final
 class SidecarOrder(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -287,7 +380,9 @@ class SidecarOrder(_message.Message):
     DRAIN_FIELD_NUMBER: _builtins.int
     RESET_OFFSETS_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
+    QUERY_OFFSETS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
+    """Unique over all lives of the server that gives it: a sidecar answers an id that it knows with the old answer."""
     @_builtins.property
     def configure(self) -> Global___Configure: ...
     @_builtins.property
@@ -300,6 +395,8 @@ class SidecarOrder(_message.Message):
     def reset_offsets(self) -> Global___ResetOffsets: ...
     @_builtins.property
     def instance(self) -> Global___Instance: ...
+    @_builtins.property
+    def query_offsets(self) -> Global___QueryOffsets: ...
     def __init__(
         self,
         *,
@@ -310,12 +407,13 @@ class SidecarOrder(_message.Message):
         drain: Global___Drain | None = ...,
         reset_offsets: Global___ResetOffsets | None = ...,
         instance: Global___Instance | None = ...,
+        query_offsets: Global___QueryOffsets | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "instance", b"instance", "order", b"order", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "instance", b"instance", "order", b"order", "order_id", b"order_id", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 
@@ -467,3 +565,58 @@ class Instance(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Instance: _TypeAlias = Instance  # noqa: Y015
+
+@_typing.final
+class QueryOffsets(_message.Message):
+    """Look up offsets of partitions, also of those that no member owns. Changes nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    WHAT_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    what: Global___OffsetKind.ValueType
+    timestamp_ms: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartitions]:
+        """None = the topics that the group consumes."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___TopicPartitions] | None = ...,
+        what: Global___OffsetKind.ValueType = ...,
+        timestamp_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["timestamp_ms", b"timestamp_ms", "topics", b"topics", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryOffsets: _TypeAlias = QueryOffsets  # noqa: Y015
+
+@_typing.final
+class TopicPartitions(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """None = all."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicPartitions: _TypeAlias = TopicPartitions  # noqa: Y015

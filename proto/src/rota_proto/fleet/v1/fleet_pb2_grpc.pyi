@@ -3,8 +3,8 @@
 isort:skip_file
 Sidecars report to the operator, or to `rota up`, and take its orders.
 
-The sidecar dials, so it needs no open port; losing the stream stops nothing. Not final yet: fields may
-change until the operator implements this service, afterwards they only grow.
+The sidecar dials, so it needs no open port; losing the stream stops nothing. Final: messages only grow. A
+sidecar refuses an order that it does not know, and a server ignores fields that it does not know.
 """
 
 from collections import abc as _abc

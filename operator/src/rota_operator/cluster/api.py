@@ -1,0 +1,165 @@
+"""
+Requests to the Kubernetes API server: the only module that sends them, kopf's watches aside.
+
+A thin class over the HTTP client of `kubernetes.aio`: plain JSON in and out, server-side apply, subresources. Every request has a
+deadline of REQUEST_S; what fails is raised as one of `errors`, and nothing is retried here.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+
+from rota_operator.cluster.errors import NotFound, Unavailable, error_of
+from rota_operator.cluster.kinds import SCALE_API_VERSION, ResourceKind
+from rota_operator.reconcile.actions import FIELD_MANAGER
+from rota_operator.reconcile.observed import Object
+
+REQUEST_S = 10.0
+# Of a list; the API server gives a token for the next page.
+PAGE_SIZE = 500
+BAD_STATUS = 400
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON = "application/json"
+TOKEN_REVIEW = ResourceKind("authentication.k8s.io/v1", "TokenReview", "tokenreviews")
+
+
+class Api:
+    """The API server. Every method raises one of `errors.ApiError`."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object:
+        """Read one object."""
+        return await self._request("GET", kind, kind.path(namespace, name), f"{namespace}/{name}")
+
+    async def find(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        """Read one object; None if it does not exist."""
+        try:
+            return await self.get(kind, namespace, name)
+        except NotFound:
+            return None
+
+    async def list(
+        self, kind: ResourceKind, namespace: str | None, selector: str = ""
+    ) -> AsyncIterator[Object]:
+        """Read all objects of a namespace, or of the cluster, page by page; `selector` is a label selector."""
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
+        while True:
+            page = await self._request(
+                "GET", kind, kind.path(namespace, **query), namespace or "of all namespaces"
+            )
+            for each in page.get("items") or ():
+                yield each
+            if not (token := (page.get("metadata") or {}).get("continue")):
+                return
+            query["continue"] = token
+
+    async def apply(
+        self, kind: ResourceKind, namespace: str, name: str, fields: Object, *, force: bool = False
+    ) -> Object:
+        """Server-side apply: own exactly these fields, those that were applied before and are absent now are removed."""
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            **fields,
+            "metadata": {**fields.get("metadata", {}), "name": name, "namespace": namespace},
+        }
+        path = kind.path(namespace, name, fieldManager=FIELD_MANAGER, force="true" if force else "false")
+        return await self._request("PATCH", kind, path, f"{namespace}/{name}", body, APPLY)
+
+    async def patch(
+        self, kind: ResourceKind, namespace: str, name: str, changes: Object, subresource: str = ""
+    ) -> Object:
+        """Merge patch of an object, or of a subresource; with `metadata.resourceVersion` in it, of that version only."""
+        path = kind.path(namespace, name, subresource, fieldManager=FIELD_MANAGER)
+        return await self._request("PATCH", kind, path, f"{namespace}/{name}", changes, MERGE)
+
+    async def scale(self, kind: ResourceKind, namespace: str, name: str, replicas: int) -> None:
+        """Set the number of replicas through the scale subresource."""
+        scale = {"apiVersion": SCALE_API_VERSION, "kind": "Scale", "spec": {"replicas": replicas}}
+        await self.patch(kind, namespace, name, scale, "scale")
+
+    async def create(self, kind: ResourceKind, namespace: str, body: Object) -> Object:
+        """Create an object."""
+        name = str((body.get("metadata") or {}).get("name", ""))
+        where = f"{namespace}/{name}"
+        return await self._request("POST", kind, kind.path(namespace), where, body)
+
+    async def replace(self, kind: ResourceKind, namespace: str, name: str, body: Object) -> Object:
+        """Replace an object; with `metadata.resourceVersion` in it, of that version only."""
+        return await self._request("PUT", kind, kind.path(namespace, name), f"{namespace}/{name}", body)
+
+    async def delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
+        """Delete an object; no error if it does not exist."""
+        try:
+            await self._request("DELETE", kind, kind.path(namespace, name), f"{namespace}/{name}")
+        except NotFound:
+            return
+
+    async def review_token(self, token: str, audiences: tuple[str, ...]) -> Object:
+        """Ask whose token this is; return the status of a TokenReview."""
+        body = {
+            "apiVersion": TOKEN_REVIEW.api_version,
+            "kind": TOKEN_REVIEW.kind,
+            "spec": {"token": token, "audiences": list(audiences)},
+        }
+        answer = await self._request("POST", TOKEN_REVIEW, TOKEN_REVIEW.path(None), "of a sidecar", body)
+        status: Object = answer.get("status") or {}
+        return status
+
+    async def version(self) -> tuple[int, int]:
+        """Return Kubernetes' (major, minor) version."""
+        kind = ResourceKind("version", "Version", "version")
+        answer = await self._request("GET", kind, "/version", "of the API server")
+        # Some distributions append a plus sign to the minor version.
+        return int(answer["major"]), int(str(answer["minor"]).rstrip("+"))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()  # type: ignore[no-untyped-call]
+
+    async def _request(
+        self,
+        method: str,
+        kind: ResourceKind,
+        path: str,
+        where: str,
+        body: Object | None = None,
+        content_type: str = JSON,
+    ) -> Object:
+        headers: dict[str, Any] = {"Content-Type": content_type, "Accept": JSON}
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                prepared = await self._client.param_serialize(
+                    method, path, query_params=[], header_params=headers, auth_settings=["BearerToken"]
+                )
+                response = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+                    method, prepared[1], headers=prepared[2], body=body, _request_timeout=REQUEST_S
+                )
+                answer: bytes = await response.read()
+        except TimeoutError:
+            raise Unavailable(
+                f"the API server did not answer the request for {kind.kind} {where} within {REQUEST_S:g} s"
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"the API server cannot be reached ({type(error).__name__})") from None
+        if response.status >= BAD_STATUS:
+            raise error_of(response.status, answer, kind, where)
+        return parsed(answer)
+
+
+def parsed(answer: bytes) -> Mapping[str, Any]:
+    """Parse a response. Raises Unavailable for one that is not a JSON object: a proxy answered."""
+    try:
+        value = json.loads(answer)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise Unavailable("the API server's response is not JSON; check the address in the kubeconfig")
+    return value

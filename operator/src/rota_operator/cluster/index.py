@@ -1,0 +1,120 @@
+"""
+Index of all ConsumerGroups that the operator watches, as they were seen last.
+
+Filled from one list at the start, then by kopf's watch. Reconciles read other groups' claims here instead of listing them, and
+handlers find out which ConsumerGroup a workload belongs to, and whether an event changes anything.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rota_operator.cluster.queues import Key
+from rota_operator.reconcile.observed import Claim, Object, WorkloadRef
+from rota_operator.spec.model import ROTA
+
+
+class Entry(NamedTuple):
+    """One ConsumerGroup."""
+
+    claim: Claim
+    # All but status and the API server's bookkeeping: a change of it asks for a reconcile.
+    essence: object
+    generation: int
+
+
+class ResourceIndex:
+    """ConsumerGroups by key and by uid. Invariant: both maps hold the same groups, each with its newest body."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Key, Entry] = {}
+        self._by_uid: dict[str, Key] = {}
+
+    def update(self, body: Object) -> bool:
+        """Add or replace a ConsumerGroup; returns whether anything but its status has changed."""
+        key, entry = key_of(body), entry_of(body)
+        was = self._entries.get(key)
+        if was is not None and was.claim.uid != entry.claim.uid:
+            self._by_uid.pop(was.claim.uid, None)
+        self._entries[key] = entry
+        self._by_uid[entry.claim.uid] = key
+        return was is None or was.essence != entry.essence
+
+    def remove(self, body: Object) -> None:
+        """Remove a ConsumerGroup, unless another one has its name by now."""
+        key = key_of(body)
+        entry = self._entries.get(key)
+        if entry is not None and entry.claim.uid == body["metadata"]["uid"]:
+            del self._entries[key]
+            del self._by_uid[entry.claim.uid]
+
+    def key_of_uid(self, uid: str) -> Key | None:
+        """Return the ConsumerGroup with this uid."""
+        return self._by_uid.get(uid)
+
+    def keys(self) -> tuple[Key, ...]:
+        """Return all ConsumerGroups."""
+        return tuple(self._entries)
+
+    def rivals(self, own: Claim) -> tuple[Claim, ...]:
+        """Return the claims of others to the same workload or the same group id."""
+        return tuple(self._rivals(own))
+
+    def claim(self, key: Key) -> Claim | None:
+        """Return the claim of a ConsumerGroup."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.claim
+
+    def _rivals(self, own: Claim) -> Iterator[Claim]:
+        for entry in self._entries.values():
+            other = entry.claim
+            if other.uid == own.uid:
+                continue
+            same_target = (
+                own.target is not None and other.target == own.target and other.namespace == own.namespace
+            )
+            if same_target or other.group_id == own.group_id:
+                yield other
+
+
+def key_of(body: Object) -> Key:
+    """Return the key of a ConsumerGroup."""
+    return Key(body["metadata"]["namespace"], body["metadata"]["name"])
+
+
+def entry_of(body: Object) -> Entry:
+    """Return what the index keeps of a ConsumerGroup."""
+    metadata = body["metadata"]
+    essence = (
+        metadata["uid"],
+        metadata.get("generation"),
+        metadata.get("deletionTimestamp"),
+        tuple(metadata.get("finalizers") or ()),
+        dict(metadata.get("annotations") or {}),
+        dict(metadata.get("labels") or {}),
+    )
+    return Entry(claim_of(body), essence, int(metadata.get("generation") or 0))
+
+
+def claim_of(body: Object) -> Claim:
+    """Return what a ConsumerGroup claims; fields that the API server would refuse are taken as absent."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    reference = spec.get("scaleTargetRef")
+    target = None
+    if isinstance(reference, Mapping) and reference.get("name"):
+        target = WorkloadRef(str(reference.get("kind", "Deployment")), str(reference["name"]))
+    return Claim(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created=str(metadata.get("creationTimestamp", "")),
+        target=target,
+        group_id=str(spec.get("groupId") or f"{metadata['namespace']}.{metadata['name']}"),
+        coordinator=coordinator_of(spec),
+    )
+
+
+def coordinator_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the sorted addresses of the system that coordinates the group."""
+    if spec.get("coordinatorAddress"):
+        return (str(spec["coordinatorAddress"]).removeprefix(ROTA),)
+    return tuple(sorted(str(each).removeprefix(ROTA) for each in spec.get("bootstrapServers") or ()))

@@ -23,6 +23,7 @@ from rota_sidecar.config.flag_types import (
     Unacceptable,
     is_name_or_empty,
     is_printable,
+    quoted,
 )
 from rota_sidecar.config.parsing import NAME_CHARACTERS, ROTA_SCHEME, is_address, is_name
 from rota_sidecar.core.delivery.config import CommitMode, Reset
@@ -72,7 +73,9 @@ def duration_to_ms(duration: str) -> int:
     """Convert a duration to milliseconds. Raises Unacceptable."""
     found = DURATION.fullmatch(duration)
     if found is None:
-        raise Unacceptable(f'is "{duration}"; expected an ISO 8601 duration such as PT30S, PT0.5S or PT1M30S')
+        raise Unacceptable(
+            f"is {quoted(duration)}; expected an ISO 8601 duration such as PT30S, PT0.5S or PT1M30S"
+        )
     hours, minutes, rest_s = found.groups(default="0")
     return round((int(hours) * 3600 + int(minutes) * 60 + float(rest_s)) * 1000)
 

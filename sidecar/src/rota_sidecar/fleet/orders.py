@@ -90,7 +90,7 @@ class OrderExecutor:
         except OrderError as wrong:
             answer.error = str(wrong)
         except Exception as error:  # noqa: BLE001  an unexpected failure of an order must not end the sidecar
-            answer.error = f"the order broke ({type(error).__name__}: {error}): report this"
+            answer.error = f"the order failed unexpectedly ({type(error).__name__}: {error}): report it"
         del self._under_way[order.order_id]
         self._answers[order.order_id] = answer
         while len(self._answers) > ANSWERS_MAX:

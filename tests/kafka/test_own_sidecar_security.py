@@ -68,7 +68,7 @@ def test_records_come_over_tls_for_a_password_that_nobody_else_sees(
         consumer.commit()
         shown = shown_to_all(consumer)
         assert f"--sasl-mechanism={mechanism}" in shown
-    assert "in generation" in caplog.text
+    assert "joined generation" in caplog.text
     assert known.security.admin_password not in shown + caplog.text + repr(vars(consumer))
 
 

@@ -67,7 +67,7 @@ def test_records_come_over_tls_for_a_token_that_stands_nowhere_but_in_its_file(
         assert values(consumer, RECORDS) == list(range(RECORDS))
         consumer.commit()
         shown = shown_to_all(consumer)
-    assert "in generation" in caplog.text
+    assert "joined generation" in caplog.text
     assert TOKEN not in shown + caplog.text
 
 

@@ -86,7 +86,7 @@ class Story:
         file = self.state / FILE
         return (
             file.exists()
-            and self.joined == f"is {self.kept['member_id']} in generation {self.kept['generation']}"
+            and self.joined == f"joined generation {self.kept['generation']} as {self.kept['member_id']}"
         )
 
     @property

@@ -15,6 +15,8 @@ CORES = (
     "rota_operator.spec",
     "rota_operator.plan",
     "rota_operator.reconcile",
+    "rota_operator.leadership",
+    "rota_operator.cluster.tokens",
     "rota_operator.status",
     "rota_operator.replicas",
     "rota_operator.resets",

@@ -238,6 +238,7 @@ def test_an_order_without_an_answer_ends_at_its_deadline() -> None:
         await connected(operator)
         answer = await operator.fleet.order(POD, SUSPEND, 0.1)
         assert answer.error == "orders-0 did not answer within 0.1 s; see its log"
+        assert not answer.order_id
 
     run(story)
 

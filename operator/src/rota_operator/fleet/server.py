@@ -92,7 +92,8 @@ class FleetServer(FleetServicer):
         """
         Send an order and wait for its answer; `error` is empty once it is executed.
 
-        Without an answer, `error` says why. The order may have been executed all the same if it had been sent.
+        Without an answer of the sidecar, the result has no order id, and `error` says why; the order may have been executed
+        all the same if it had been sent.
         """
         # Callers may send one order to several sidecars: each gets an id of its own.
         own = pb.SidecarOrder(order_id=next(self._order_ids))
@@ -152,14 +153,13 @@ class FleetServer(FleetServicer):
         return await self._callbacks.authenticate(token)
 
     def _not_sent(self, sidecar: SidecarRef, order_id: int) -> None:
-        """Answer an order that is certain not to be executed."""
-        self._answer(
-            sidecar, pb.OrderAnswer(order_id=order_id, error=f"{sidecar.pod} has disconnected; see its log")
-        )
+        """Fail an order that is certain not to be executed."""
+        not_sent = pb.OrderAnswer(error=f"{sidecar.pod} has disconnected; see its log")
+        self._complete(sidecar, order_id, not_sent)
 
-    def _answer(self, sidecar: SidecarRef, answer: pb.OrderAnswer) -> None:
-        """Complete the order that this answers; no-op if it is not pending, for instance one of an earlier life."""
-        pending = self._pending.get((sidecar, answer.order_id))
+    def _complete(self, sidecar: SidecarRef, order_id: int, answer: pb.OrderAnswer) -> None:
+        """Complete an order; no-op if it is not pending, for instance one of an earlier life."""
+        pending = self._pending.get((sidecar, order_id))
         if pending is not None and not pending.done():
             pending.set_result(answer)
 
@@ -176,7 +176,7 @@ class FleetServer(FleetServicer):
                     stream.end(Code.PERMISSION_DENIED, error)
                     return
                 for answer in report.answers:
-                    self._answer(principal.sidecar, answer)
+                    self._complete(principal.sidecar, answer.order_id, answer)
                 self._callbacks.on_report(principal, report)
                 await asyncio.sleep(REPORT_INTERVAL_S_MIN)
         finally:

@@ -1,5 +1,5 @@
 """
-How long a leader needs for a plan: from what members said to who gets what, and from their bytes to ours.
+Measure the time in which a leader computes a plan, from subscriptions to assignments, decoded and as bytes.
 
 The claim: a leader in Python decides in no more time than Kafka's Java client, and in tens of milliseconds where nothing
 changes. The goal is 50 ms for a million partitions of two thousand members at rest. `core` is from subscriptions that
@@ -66,7 +66,7 @@ def median_ms(work: Callable[[], object]) -> float:
 
 
 def offers(shape: Shape, plan: Plan) -> dict[str, JoinOffer]:
-    """What the members say who have what a plan gave them."""
+    """Return the join offers of members that own what the plan assigned to them."""
     racks = RACKS if shape.racks else ("",)
     names = [f"member-{number:05}" for number in range(shape.members)]
     return {
@@ -137,7 +137,7 @@ def beside(what: str, ours: float, theirs: float | None) -> page.Line:
 
 
 def steps(assignor: Assignor, shape: Shape, topics: Mapping[str, Topic]) -> Mapping[str, Blobs]:
-    """What members say when nobody has anything, at rest, when one has left, and when one has come."""
+    """Return subscriptions of a new group, of one at rest, after a member left, and after a member joined."""
     fresh = offers(shape, {})
     now = blobs(assignor.name, fresh)
     full = now

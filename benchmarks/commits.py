@@ -36,7 +36,7 @@ SLOWEST_GOAL = page.at_most(30)
 
 
 class Round(NamedTuple):
-    """What one server did in one round."""
+    """Results of one server in one round; `rate` is in commits a second."""
 
     rate: float
     p50_ms: float
@@ -59,7 +59,7 @@ def look_at_answer(data: bytes) -> None:
 
 
 async def one_round(lanes: Sequence[Lane], look: Callable[[bytes], None]) -> Round:
-    """Commits of everybody, for one round."""
+    """Send commits of all members for one round."""
     tally = await drive(lanes, SECONDS, look)
     return Round(tally.rate, tally.quantile_ms(0.5), tally.quantile_ms(0.99))
 
@@ -90,7 +90,7 @@ def kafka_request(seat: Seat) -> bytes:
 
 
 def flush_ms() -> float:
-    """What it takes to get a page onto the disk that the coordinator's file lies on."""
+    """Return the median time of flushing one page to the disk of the coordinator's file."""
     with workdir("flush") as folder, (folder / "page").open("wb") as file:
         times = []
         for _ in range(FLUSHES):

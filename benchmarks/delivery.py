@@ -60,7 +60,7 @@ TUNED = {
 
 
 class Sending(NamedTuple):
-    """How a thousand records a second are sent."""
+    """Settings of a producer that sends a thousand records a second."""
 
     what: str
     settings: dict[str, str | int | float | bool]
@@ -73,7 +73,7 @@ ALONE = Sending("each sent alone", {"linger.ms": 0}, in_turn=True)
 
 
 class Paced(NamedTuple):
-    """How old records are on arrival, and what the process beside the application used."""
+    """Ages of records on arrival in milliseconds, and the CPU and memory of the process beside the application."""
 
     ages_ms: list[float]
     cores: float = 0
@@ -92,14 +92,14 @@ class Usage(NamedTuple):
 
 
 def usage(pid: int) -> Usage:
-    """What it has used, and has."""
+    """Return the CPU time that a process used so far, and its memory."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return Usage((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), memory(pid))
 
 
 @contextmanager
 def sidecar(address: str, group: str, *flags: str) -> Iterator[Deliverer]:
-    """One that is beside an application, set up as it is when nobody says otherwise."""
+    """Run a sidecar with default settings beside an application."""
     with workdir("delivery") as folder:
         deliverer = Deliverer(folder, address, group, [f"--topics={TOPIC}", *flags])
         deliverer.start()
@@ -169,7 +169,7 @@ def send_paced(address: str, how: Sending) -> None:
 
 
 def ages(poll: Callable[[], Iterable[bytes | None]], address: str, how: Sending) -> list[float]:
-    """How old records are on arrival, after those of the warm-up."""
+    """Return the ages of records on arrival in milliseconds, without those of the warm-up."""
     # Not a thread of this process: an application does not wait for whoever sends.
     sender = multiprocessing.get_context("spawn").Process(target=send_paced, args=(address, how))
     sender.start()
@@ -212,7 +212,7 @@ def together(address: str, how: Sending) -> Paced:
 
 
 def work_by_key(address: str) -> float:
-    """How long handlers take from the first record to the last, in seconds."""
+    """Return the seconds that handlers take from the first record to the last."""
     chance = random.Random(1)
     begun: list[float] = []
     done: list[float] = []
@@ -266,8 +266,8 @@ def on_new_server(measure: Callable[[str], float]) -> float:
 
 def main() -> None:
     """Print the table."""
-    told = f"{RECORDS:,} records of {SIZE} bytes, {PARTITIONS} partitions; medians of {ROUNDS} rounds"
-    result = page.Page("delivery", told)
+    load = f"{RECORDS:,} records of {SIZE} bytes, {PARTITIONS} partitions; medians of {ROUNDS} rounds"
+    result = page.Page("delivery", load)
     with servers.rota(partitions=PARTITIONS) as server:
         address = f"rota://{server.address}"
         fill(address)
@@ -305,7 +305,7 @@ def rates(on_rota: list[float], pairs: list[tuple[float, float]]) -> list[page.L
 
 
 def latencies(how: Sending, slow: list[tuple[Paced, Paced]]) -> list[page.Line]:
-    """How old records are on arrival, and how much older than without a sidecar."""
+    """Return the lines of latency: ages of records on arrival, and their ratio to those without a sidecar."""
     lines = []
     for percent in (50, 90, 99):
         ours = statistics.median(mine.within_ms(percent) for mine, _ in slow)
@@ -323,7 +323,7 @@ def latencies(how: Sending, slow: list[tuple[Paced, Paced]]) -> list[page.Line]:
 
 
 def costs(how: str, found: list[Paced], *, lingers: bool = False) -> list[page.Line]:
-    """What the sidecar needs for a thousand records a second."""
+    """Return the lines of CPU and memory that the sidecar uses for a thousand records a second."""
     cores = statistics.median(one.cores for one in found)
     memory = statistics.median(one.mebibytes for one in found)
     late = statistics.median(one.within_ms(90) for one in found)
@@ -340,8 +340,8 @@ def costs(how: str, found: list[Paced], *, lingers: bool = False) -> list[page.L
 def worked(took_s: list[float]) -> page.Line:
     """Handlers of many keys."""
     median_s = statistics.median(took_s)
-    told = f"{WORKED:,} records of 0 to {WORK_S * 1000:.0f} ms work, {KEYS:,} keys, one partition"
-    return page.Line(told, f"{median_s:.2f} s", goal=page.judged(KEYED_GOAL, median_s))
+    load = f"{WORKED:,} records of 0 to {WORK_S * 1000:.0f} ms work, {KEYS:,} keys, one partition"
+    return page.Line(load, f"{median_s:.2f} s", goal=page.judged(KEYED_GOAL, median_s))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ GOAL = page.at_least(0.6)
 
 
 class Round(NamedTuple):
-    """What one server did in one round."""
+    """Results of one server in one round; `rate` is in heartbeats a second."""
 
     rate: float
     processor_us: float
@@ -47,7 +47,7 @@ def look_at_answer(data: bytes) -> None:
 
 
 async def on_streams(server: Server, team: list[Seat]) -> Round:
-    """Heartbeats of everybody, for one round."""
+    """Send heartbeats of all members for one round."""
     async with teams.streams(
         server.address,
         SIZE,

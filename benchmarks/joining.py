@@ -1,5 +1,5 @@
 """
-How long a group needs until all its members are stable again, beside a Kafka broker.
+Measure the time until all members of a group are stable again, beside a Kafka broker.
 
 The claim: a notice that is pushed comes before a heartbeat that asks. Members behave as clients do: they heartbeat
 every three seconds, and join again as soon as they know that they must. Both coordinators are set up as they are when
@@ -69,7 +69,7 @@ class Kafka(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What one coordinator took, in seconds."""
+    """Durations of one coordinator, in seconds."""
 
     newcomers: list[float]
     first_rounds: list[float]

@@ -1,5 +1,5 @@
 """
-How long a coordinator that was used for long takes to be there again, beside a Kafka broker.
+Measure the restart of a coordinator with a long log, beside a Kafka broker.
 
 The claim: a million commits of a thousand groups are loaded within seconds. Rota reads a log that was written through
 its store, Kafka one that it was sent as commits. Both are stopped in good order before. An empty coordinator is

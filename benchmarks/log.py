@@ -151,7 +151,7 @@ def kafka_latency(address: str) -> Latency:
 
 
 def latency_of(once: Callable[[], None]) -> Latency:
-    """How long it takes, over and over."""
+    """Measure the latency of a call that is repeated."""
     for _ in range(WARM_UP):
         once()
     times = []
@@ -164,7 +164,7 @@ def latency_of(once: Callable[[], None]) -> Latency:
 
 
 def resident_mb(pid: int) -> int:
-    """What of a process lies in memory."""
+    """Return the resident memory of a process."""
     fields = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
     )
@@ -180,7 +180,7 @@ def rate(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.G
 
 
 class Round(NamedTuple):
-    """What one engine did in one round."""
+    """Results of one engine in one round."""
 
     sent: float
     fetched: float
@@ -221,7 +221,7 @@ def cost_of_check(values: Sequence[bytes]) -> tuple[float, float]:
 
 
 def checked(what: str, values: Sequence[bytes]) -> page.Line:
-    """What it costs to check batches of these records."""
+    """Return the line of the cost of checking batches of these records."""
     rounds = [cost_of_check(values) for _ in range(ROUNDS)]
     ratio = page.median_ratio(rounds)
     with_s, without_s = (statistics.median(each) for each in zip(*rounds, strict=True))
@@ -239,8 +239,8 @@ def of_kafka() -> Round:
 
 def main() -> None:
     """Print the table."""
-    told = f"{RECORDS:,} records of {len(VALUE)} bytes, one partition; medians of {ROUNDS} rounds"
-    result = page.Page("log", told)
+    load = f"{RECORDS:,} records of {len(VALUE)} bytes, one partition; medians of {ROUNDS} rounds"
+    result = page.Page("log", load)
     rounds = [(of_rota(), of_kafka()) for _ in range(ROUNDS)]
     mine, other = ([pair[side] for pair in rounds] for side in (0, 1))
     sent = [each.sent for each in other]
@@ -266,7 +266,7 @@ def times(what: str, which: int, mine: Sequence[Round], other: Sequence[Round]) 
 
 
 def memory(mine: Sequence[Round], other: Sequence[Round]) -> page.Line:
-    """What the servers hold in memory afterwards."""
+    """Return the line of the servers' memory after all rounds."""
     ours, theirs = (statistics.median(each.memory_mb for each in side) for side in (mine, other))
     return page.Line("server's memory", f"{ours:.0f} MB", f"Kafka {theirs:.0f} MB", ours / theirs)
 

@@ -1,5 +1,5 @@
 """
-What a sidecar costs: how long from the start of its process to its partitions, and how much memory it has when idle.
+Measure a sidecar: the time from the start of its process to its partitions, and its memory when idle.
 
 The claim: a pod waits for its member no longer than a second and a half, and gives it no more than 64 MiB. Each engine
 has no initial delay. Beside it stands a consumer process of confluent-kafka, in a group of its own on the same broker,
@@ -46,7 +46,7 @@ class Cost(NamedTuple):
 
 
 def memory(pid: int) -> float:
-    """What of a process is in memory, in MiB."""
+    """Return the resident memory of a process in MiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
@@ -67,7 +67,7 @@ def sidecar(folder: Path, servers: str, name: str) -> Cost:
 
 
 def consumer(folder: Path, bootstrap: str, name: str) -> Cost:
-    """The same with a consumer; in a group that nobody else uses, for it does not leave."""
+    """Measure a consumer process; in a group of its own, because it does not leave the group."""
     log = folder / f"{name}.log"
     started = time.monotonic()
     process = Process.start(name, [sys.executable, "-c", CONSUMER, bootstrap, name, TOPIC], log=log)
@@ -85,8 +85,8 @@ def measured(one: Callable[[str], Cost], other: Callable[[str], Cost]) -> list[t
 
 def lines(engine: str, pairs: list[tuple[Cost, Cost]]) -> list[page.Line]:
     """The medians beside each other."""
-    seconds, theirs_s = (statistics.median(pair[place].seconds for pair in pairs) for place in (0, 1))
-    mebibytes, theirs_mb = (statistics.median(pair[place].mebibytes for pair in pairs) for place in (0, 1))
+    seconds, theirs_s = (statistics.median(pair[side].seconds for pair in pairs) for side in (0, 1))
+    mebibytes, theirs_mb = (statistics.median(pair[side].mebibytes for pair in pairs) for side in (0, 1))
     loading_s = statistics.median(ours.loading_s for ours, _ in pairs)
     return [
         page.Line(

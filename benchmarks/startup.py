@@ -1,5 +1,5 @@
 """
-What a process of Rota costs before it does anything: start-up time and memory, beside a bare interpreter.
+Measure start-up time and memory of the processes of Rota, beside a bare interpreter.
 
 The claim: a sidecar imports only what it needs. Each command runs in turn with the bare interpreter, so that
 a busy machine slows both; the table gives medians, and the median of the ratios pair by pair.

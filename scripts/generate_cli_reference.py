@@ -27,7 +27,7 @@ def written(text: str) -> str:
 
 
 def exit_codes() -> Iterator[str]:
-    """What the shell is told."""
+    """Yield the table of exit codes."""
     yield "| code | means |"
     yield "|---|---|"
     for code, meaning in MEANINGS.items():

@@ -94,9 +94,9 @@ def link_of(test: str) -> str:
 
 
 def leaves(schema: Schema, path: FieldPath, given: Any) -> Iterator[tuple[FieldPath, Schema, Any]]:  # noqa: ANN401
-    """All fields below that have none below them, with what is given when nobody says anything."""
+    """Yield all fields without fields of their own, each with its default value."""
     for name, each in schema["properties"].items():
-        # What stands beside a part that is not there goes before what its fields say of themselves.
+        # The default of an object takes precedence over the defaults of its fields.
         default = given[name] if isinstance(given, dict) and name in given else each.get("default")
         if "properties" in each:
             yield from leaves(each, (*path, name), default)
@@ -116,7 +116,7 @@ def yaml_of(value: object) -> str:
 
 
 def values_of(leaf: Schema) -> str:
-    """What is taken."""
+    """Return the accepted values of a field."""
     if "enum" in leaf:
         return ", ".join(f"`{yaml_of(each)}`" for each in leaf["enum"])
     if leaf.get("type") == "array":
@@ -140,7 +140,7 @@ def support_of(path: FieldPath, backend: Backend) -> str:
 
 
 def wrong_in(schema: Schema, path: FieldPath) -> Iterator[tuple[str, str]]:
-    """What is refused, and where."""
+    """Yield the validation rules with the fields that they are for."""
     where = f"`{dotted(('spec', *path))}` "
     for rule in schema.get("x-kubernetes-validations", ()):
         yield where, rule["message"]

@@ -75,12 +75,12 @@ def expression(found: PackageMetadata) -> str:
 
 
 def is_accepted(text: str) -> bool:
-    """Whether every licence of the expression is in `ALLOWED`."""
+    """Return whether every licence of the expression is in `ALLOWED`."""
     return set(filter(None, OPERATORS.split(text))) <= ALLOWED and bool(text)
 
 
 def licence_of(name: str) -> str:
-    """The licence of a dependency; `Refused` if it is unknown or not accepted."""
+    """Return the licence of a dependency. Raises Refused if it is unknown or not accepted."""
     if name in STATED:
         return STATED[name]
     try:

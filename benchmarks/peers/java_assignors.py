@@ -24,11 +24,11 @@ class JavaAssignors:
         """The assignment of each member."""
         answer = self._ask(strategy, group, 0)
         return {
-            words[1]: {
+            fields[1]: {
                 topic: list(map(int, numbers.split(",")))
-                for topic, numbers in (word.split(":") for word in words[2:])
+                for topic, numbers in (word.split(":") for word in fields[2:])
             }
-            for words in answer
+            for fields in answer
         }
 
     def opened_ms(self, strategy: str, group: Group, runs: int) -> float:
@@ -51,10 +51,10 @@ class JavaAssignors:
         stdin.flush()
         answer: list[list[str]] = []
         for line in stdout:
-            words = line.split()
-            if words == ["end"]:
+            fields = line.split()
+            if fields == ["end"]:
                 return answer
-            answer.append(words)
+            answer.append(fields)
         raise RuntimeError(f"Kafka's {strategy} ended without an answer: see what Java says above")
 
 

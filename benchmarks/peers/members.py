@@ -73,7 +73,7 @@ class Crew:
         nudged.set()
 
     async def all_stable(self, within_s: float) -> None:
-        """Return when everybody has a part in the newest generation."""
+        """Return when all members have an assignment in the newest generation."""
         async with asyncio.timeout(within_s):
             while len(self._stable.get(max(self._stable, default=0), ())) != len(self._tasks):
                 self._check()
@@ -122,7 +122,7 @@ class Crew:
 
 
 async def sync(voice: Voice, joined: Joined) -> bool:
-    """Get one's part; the leader gives everybody one. False when another round began meanwhile."""
+    """Send SyncGroup, as leader with an assignment for each member. Return False if another rebalance has begun."""
     parts = {member_id: assignment(number, topic=TOPIC) for number, member_id in enumerate(joined.members)}
     error = await voice.sync(joined, parts if joined.leads else {})
     if error == pb.REBALANCE_IN_PROGRESS:

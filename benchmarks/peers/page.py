@@ -1,4 +1,4 @@
-"""What the benchmarks print, and what they add to docs/measurements when they are told to keep it."""
+"""Print the results of a benchmark, and with --record add them to docs/measurements."""
 
 import argparse
 import datetime
@@ -19,7 +19,7 @@ WIDTHS = (46, 16, 34, 8)
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure should be."""
+    """Goal of a figure, as text and as a predicate."""
 
     text: str
     met: Callable[[float], bool]

@@ -61,7 +61,7 @@ class Stream:
         self._answers: dict[int, asyncio.Future[pb.SessionResponse]] = {}
         self._numbers = itertools.count(1)
         self._frames: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
-        # Members by their id, to be told of rebalances.
+        # Members by their id, to be notified of rebalances.
         self.members: dict[str, RotaVoice] = {}
         self._call = connection.stream_stream(
             SESSION,
@@ -91,7 +91,7 @@ class Stream:
             async for frame in self._call:
                 if not frame.request_id:
                     notice = frame.rebalance_notice
-                    self.members[notice.member_id].told(notice.generation_id)
+                    self.members[notice.member_id].notify(notice.generation_id)
                 elif not (answer := self._answers.pop(frame.request_id)).done():
                     answer.set_result(frame)
         except grpc.aio.AioRpcError as error:
@@ -105,14 +105,14 @@ class RotaVoice:
     def __init__(self, stream: Stream, group: str) -> None:
         self._stream = stream
         self._group = group
-        self._told = asyncio.Event()
+        self._notified = asyncio.Event()
         # The generation that is over, by the last notice.
         self._over = -1
 
-    def told(self, generation: int) -> None:
-        """A notice has come."""
+    def notify(self, generation: int) -> None:
+        """Record a notice of a rebalance, and end the wait for the next heartbeat."""
         self._over = generation
-        self._told.set()
+        self._notified.set()
 
     async def join(self, member_id: str, metadata: bytes) -> Joined:
         request = pb.JoinGroupRequest(
@@ -146,9 +146,9 @@ class RotaVoice:
         pause_s = HEARTBEAT_S * random.random()
         # A notice may cross the join that it asks for; then it speaks of a generation that this member has left.
         while self._over < joined.generation:
-            self._told.clear()
+            self._notified.clear()
             try:
-                await asyncio.wait_for(self._told.wait(), pause_s)
+                await asyncio.wait_for(self._notified.wait(), pause_s)
             except TimeoutError:
                 reply = await self._stream.ask(heartbeat=heartbeat_request(self._group, joined))
                 if reply.heartbeat.error_code == pb.REBALANCE_IN_PROGRESS:

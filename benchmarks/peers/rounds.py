@@ -28,7 +28,7 @@ class Round(NamedTuple, Generic[Result]):
 
 
 class Rounds(NamedTuple, Generic[Result]):
-    """Those that count, and how many cores others used in the worst of them."""
+    """Results of the rounds that count; `others` is the maximum of CPU cores that other processes used in one of them."""
 
     others: float
     results: list[Result]

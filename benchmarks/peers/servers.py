@@ -31,7 +31,7 @@ class Server(NamedTuple):
 def rota(
     flags: Sequence[str] = (), *, partitions: int = 6, program: str = "rota_coordinator"
 ) -> Iterator[Server]:
-    """Rota's coordinator on a new file, as it is set up when nobody says otherwise."""
+    """Run Rota's coordinator with default settings on a new file."""
     with workdir("coordinator") as folder:
         coordinator = Coordinator(folder, flags, program=program)
         coordinator.start()

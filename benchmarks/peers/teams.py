@@ -18,7 +18,7 @@ from benchmarks.peers.voice import Joined
 
 
 class Size(NamedTuple):
-    """How large the load is."""
+    """Size of the load."""
 
     groups: int
     members: int  # of each group

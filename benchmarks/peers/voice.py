@@ -1,5 +1,5 @@
 """
-What a member of a benchmark can say, whichever coordinator it speaks to.
+Requests of a benchmark's member, the same for each coordinator.
 
 `rota.py` and `wire.py` implement it; `members.py` uses it to form groups, and to keep them alive.
 """

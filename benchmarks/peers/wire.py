@@ -91,7 +91,7 @@ def find_request(group: str) -> bytes:
 
 
 def identity(group: str, joined: Joined) -> bytes:
-    """Who speaks: the same in all requests of a member."""
+    """Encode the identity of a member, which is the same in all its requests."""
     return string(group) + struct.pack(">i", joined.generation) + string(joined.member_id) + NULL
 
 

@@ -46,6 +46,7 @@ FIELD_TERMS = (
     ("high", "water"),  # Kafka's high watermark
     ("in", "place"),
     ("reserved", "words"),
+    ("roll", "back"),  # SQL's statement ROLLBACK
 )
 # Methods of the standard library that subclasses and adapters repeat.
 FOREIGN = frozenset({"listen"})

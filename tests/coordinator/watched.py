@@ -119,7 +119,7 @@ class Scene(NamedTuple):
 
 
 SCENES = {
-    failpoints.SOME_TOLD: Scene(begin_round, Watched.form_anew),
+    failpoints.SOME_NOTIFIED: Scene(begin_round, Watched.form_anew),
     failpoints.NOTIFIED: Scene(begin_round, Watched.form_anew),
     failpoints.SOME_JOINED: Scene(begin_round, Watched.form_anew),
     failpoints.ASSIGNMENT_WRITTEN: Scene(finish_round, Watched.ask_again),
@@ -142,7 +142,7 @@ async def kill_at(failpoint: str, victim: Coordinator, group: Watched, newcomer:
     await until(lambda: said(victim.has_said, "failpoints armed"))
     calls = await SCENES[failpoint].reach(group, newcomer)
     await until(lambda: said(victim.has_said, f"failpoint {failpoint} reached"))
-    if failpoint == failpoints.SOME_TOLD:
+    if failpoint == failpoints.SOME_NOTIFIED:
         await until(lambda: said(lambda _: notices(group, victim.address) == notices_before + 1, ""))
     victim.kill()
     for each in calls:

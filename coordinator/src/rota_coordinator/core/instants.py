@@ -1,9 +1,9 @@
 """
-The two clocks of the coordinator's decisions, as types that cannot be mixed, and the conversion between them.
+Instants of the two clocks as types that cannot be mixed, and the conversion between them.
 
-Durations (sessions, rounds, the time that a transaction may take) are measured on the monotonic clock, which nobody can
-set. Timestamps (of records, commits and states, and the retention that is counted from them) come from the wall clock.
-`clocks` reads both; the cores convert through the `WallClock` that they are made with.
+Durations (sessions, rebalances, transaction timeouts) are measured on the monotonic clock, which is never set.
+Timestamps (of records, commits and states, and retention) come from the wall clock. `clocks` reads both; the cores
+convert with the `WallClock` that they are constructed with.
 """
 
 from dataclasses import dataclass

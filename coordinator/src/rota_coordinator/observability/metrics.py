@@ -1,8 +1,8 @@
 """
 Prometheus metrics of the coordinator.
 
-While it works the coordinator only adds to plain numbers: that costs a heartbeat less than a microsecond, and cannot
-fail. What needs a look at every group is looked at when somebody scrapes.
+Requests add to plain integers, which costs a heartbeat less than a microsecond and cannot fail. Metrics that need every
+group are computed at each scrape.
 """
 
 from bisect import bisect_left

@@ -42,19 +42,19 @@ class RoundLog(Observer):
     def round_changed(self, change: Round) -> None:
         if not self._has_room():
             return
-        facts: dict[str, str | int] = {"group": change.group_id, "generation": change.generation}
+        fields: dict[str, str | int] = {"group": change.group_id, "generation": change.generation}
         where = f"group {change.group_id}, generation {change.generation}"
         if isinstance(change, RoundOpened):
             reason = change.cause.value
-            self._event_log.info("rebalance", f"{where}: rebalances ({reason})", **facts, reason=reason)
+            self._event_log.info("rebalance", f"{where}: rebalances ({reason})", **fields, reason=reason)
             return
-        facts |= {"members": change.members, "unsettled_ms": change.unsettled_ms}
+        fields |= {"members": change.members, "unsettled_ms": change.unsettled_ms}
         event = "stable" if change.members else "empty"
-        sentence = f"{where}: {event} with {change.members} members after {change.unsettled_ms} ms"
-        self._event_log.info(event, sentence, **facts)
+        message = f"{where}: {event} with {change.members} members after {change.unsettled_ms} ms"
+        self._event_log.info(event, message, **fields)
 
     def _has_room(self) -> bool:
-        """Whether another line fits into this second; what did not is said with the first one of a later second."""
+        """Return whether this second has room for another line; the first line of a later second counts omitted ones."""
         second = int(self._clock())
         if second != self._second:
             missing = self._lines - ROUND_LINES_PER_SECOND

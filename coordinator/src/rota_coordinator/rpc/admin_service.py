@@ -98,10 +98,10 @@ class AdminService(pb_grpc.AdminServicer):
             pb.DescribedSlot(
                 slot=slot.number,
                 state=SLOT_STATES[slot.state],
-                owner_address=place.address,
-                epoch=place.epoch,
+                owner_address=owner.address,
+                epoch=owner.epoch,
             )
-            for slot, place in caller.slots()
+            for slot, owner in caller.slots()
         ]
         return pb.DescribeSlotsResponse(slots=described)
 

@@ -86,8 +86,8 @@ class LogService(pb_grpc.LogServicer):
         caller = self._access_control.caller()
         waiting = self._log.environment.store.rows_waiting_bytes()
         if waiting > WAITING_BYTES_MAX:
-            sentence = f"{waiting} bytes are waiting to be written to disk; nothing was appended, retry later"
-            raise Refusal("RESOURCE_EXHAUSTED", sentence)
+            message = f"{waiting} bytes are waiting to be written to disk; nothing was appended, retry later"
+            raise Refusal("RESOURCE_EXHAUSTED", message)
         if request.transactional_id and not caller.may_transact(request.transactional_id):
             return refused_producing(request, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return await screened(request, caller.may_topic, self._produce)

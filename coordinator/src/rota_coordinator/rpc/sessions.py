@@ -69,8 +69,8 @@ class Sessions:
     def register(self, session: "Session") -> None:
         """A stream runs; it will be told when the process stops."""
         if len(self._running) >= STREAMS_MAX:
-            sentence = f"{STREAMS_MAX} streams are open, which is the limit; share a stream among members, or add a coordinator"
-            raise Refusal("RESOURCE_EXHAUSTED", sentence)
+            message = f"{STREAMS_MAX} streams are open, which is the limit; share a stream among members, or add a coordinator"
+            raise Refusal("RESOURCE_EXHAUSTED", message)
         self._running.add(session)
 
     def finish(self) -> None:
@@ -220,8 +220,8 @@ class Session:
 
     def _refuse(self) -> None:
         if not self._refused.done():
-            sentence = f"{len(self._send_queue)} frames are unread on this stream; reconnect, and read responses as they arrive"
-            self._refused.set_result(Refusal("RESOURCE_EXHAUSTED", sentence))
+            message = f"{len(self._send_queue)} frames are unread on this stream; reconnect, and read responses as they arrive"
+            self._refused.set_result(Refusal("RESOURCE_EXHAUSTED", message))
 
     async def _read(self, frames: AsyncIterator[Frame]) -> None:
         try:

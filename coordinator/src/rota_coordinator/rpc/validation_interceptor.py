@@ -1,9 +1,9 @@
 """
-Where bytes from outside become requests: what cannot be read, or is not well formed, goes no further.
+Decode and validate requests before any handler sees them.
 
-The interceptor stands before every call, and has it admitted before its message is read: so it makes a call with one
-message a stream of one message, which is the same on the wire, and which gRPC does not read by itself. On a stream only
-the frame that is wrong is refused, so that one client with a bad string does not cut off the members that share it.
+The interceptor precedes every call, and authorizes it before its message is decoded: it turns a unary call into a stream
+of one message, which is the same on the wire, and which gRPC does not decode by itself. On a stream only the invalid
+frame is rejected, so that a client with an invalid string does not disconnect the members that share the stream.
 """
 
 import asyncio

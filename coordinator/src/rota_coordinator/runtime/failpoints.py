@@ -1,23 +1,27 @@
 """
-Named places to die at. `--failpoints NAME`, armed by SIGUSR1, makes the process hold there, for a test to kill it: it
-says that it has arrived, and then answers, decides and writes nothing more. Without the flag nothing is ever held.
+Failpoints: named points in the code at which a test kills the process.
+
+`--failpoints NAME`, armed by SIGUSR1, halts the process at that point: it logs that it has reached the failpoint, and
+then responds to nothing and writes nothing. Without the flag no failpoint halts the process.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-# The five places of a rebalance at which a crash leaves something different behind.
-SOME_TOLD = "some-told"  # of several members that must join, the first was told
-NOTIFIED = "notified"  # all were told
-SOME_JOINED = "some-joined"  # the first of them has joined, the others have not
-ASSIGNMENT_WRITTEN = "assignment-written"  # the leader's assignment is durable, nobody has it yet
-SOME_ANSWERED = "some-answered"  # the first of several members has its part
-NAMES = (SOME_TOLD, NOTIFIED, SOME_JOINED, ASSIGNMENT_WRITTEN, SOME_ANSWERED)
+# The five points of a rebalance after which a crash leaves different states.
+SOME_NOTIFIED = "some-notified"  # the first of several members was asked to rejoin
+NOTIFIED = "notified"  # all members were asked to rejoin
+SOME_JOINED = "some-joined"  # the first member has joined, the others have not
+ASSIGNMENT_WRITTEN = (
+    "assignment-written"  # the leader's assignment is durable, no member has received its part
+)
+SOME_ANSWERED = "some-answered"  # the first of several members has received its part
+NAMES = (SOME_NOTIFIED, NOTIFIED, SOME_JOINED, ASSIGNMENT_WRITTEN, SOME_ANSWERED)
 
 
 @dataclass(slots=True)
 class Failpoints:
-    """The places to hold at; none, but in tests."""
+    """State of the failpoints. Invariant: `held` only if `armed`; without names nothing is held."""
 
     names: Collection[str] = ()
     report: Callable[[str], None] = lambda text: None
@@ -25,7 +29,7 @@ class Failpoints:
     held: bool = False
 
     def arm(self) -> None:
-        """From now on the places count; a test arms them when it has set up what is to be broken."""
+        """Enable the failpoints; a test arms them after its setup."""
         self.armed = True
         self.report(f"failpoints armed: {', '.join(self.names)}")
 

@@ -1,7 +1,7 @@
 """
-Fetches: batches from an offset on, at once or when new ones are written.
+Serve fetches: batches from an offset on, at once or as soon as new ones are written.
 
-Called by `log_server`. A reader who waits is woken by the write that it waits for; nobody looks again and again.
+Called by `log_server`. A fetch that waits is woken by the write that it waits for; it never polls.
 """
 
 import asyncio

@@ -74,10 +74,10 @@ class Observers:
     def lagged(self, seconds: float) -> None:
         self._notify(self._lagged, seconds)
 
-    def _notify(self, listeners: Iterable[Callable[..., None]], *facts: object) -> None:
+    def _notify(self, listeners: Iterable[Callable[..., None]], *arguments: object) -> None:
         for listener in listeners:
             try:
-                listener(*facts)
+                listener(*arguments)
             except Exception as error:  # noqa: BLE001  whatever it is, a request must not fail for it
                 self._fails(listener.__qualname__, error)
 

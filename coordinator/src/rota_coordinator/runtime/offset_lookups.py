@@ -59,12 +59,12 @@ class OffsetLookups:
         rows = await self._store.read(partition.log_id, header.base_offset, header.next_offset, 1)
         for row in rows[:1]:
             try:
-                place = columns.first_at(row.payload, header.count, header.base_timestamp_ms, timestamp_ms)
+                found = columns.first_at(row.payload, header.count, header.base_timestamp_ms, timestamp_ms)
             except columns.MalformedPayload:
                 # Of an older version, which did not check what it appended.
                 reply.error_code = codes.CORRUPT_MESSAGE
                 return
-            if place is not None:
+            if found is not None:
                 # A start in the middle of a batch hides the records before it.
-                reply.offset = max(header.base_offset + place[0], partition.start)
-                reply.timestamp_ms = place[1]
+                reply.offset = max(header.base_offset + found[0], partition.start)
+                reply.timestamp_ms = found[1]

@@ -35,10 +35,10 @@ COMMITS = (pb.CommitOffsetsRequest, pb.TxnCommitOffsetsRequest)
 
 
 class Refusal(Exception):
-    """A request is not taken; nothing of it was done. The code is the name of a gRPC status."""
+    """A request is rejected without any effect. `code` is the name of a gRPC status."""
 
-    def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
         self.code = code
 
 
@@ -69,10 +69,10 @@ def reply_size_refusal(reply: Message) -> Refusal | None:
     size = reply.ByteSize()
     if size <= MESSAGE_BYTES_MAX:
         return None
-    sentence = (
+    message = (
         f"the response has {size} bytes; at most {MESSAGE_BYTES_MAX} can be sent, request less at a time"
     )
-    return Refusal("RESOURCE_EXHAUSTED", sentence)
+    return Refusal("RESOURCE_EXHAUSTED", message)
 
 
 def may_create(request: Request) -> bool:
@@ -91,36 +91,36 @@ def may_grow(request: Request) -> bool:
     return isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest) or may_create(request)
 
 
-def quota_refusal(sentence: str) -> Refusal | None:
-    """The refusal of a request that exceeds a quota; None without a sentence."""
-    return Refusal("RESOURCE_EXHAUSTED", sentence) if sentence else None
+def quota_refusal(message: str) -> Refusal | None:
+    """Return the refusal of a request that exceeds a quota; None without a message."""
+    return Refusal("RESOURCE_EXHAUSTED", message) if message else None
 
 
 def group_limit_refusal(groups: int) -> Refusal | None:
     """Return the refusal of a new group beyond the limit; None when it may be created."""
     if groups < GROUPS_MAX:
         return None
-    sentence = f"this coordinator has {groups} groups, which is the limit; delete unused groups, or add a coordinator"
-    return Refusal("RESOURCE_EXHAUSTED", sentence)
+    message = f"this coordinator has {groups} groups, which is the limit; delete unused groups, or add a coordinator"
+    return Refusal("RESOURCE_EXHAUSTED", message)
 
 
 def join_size_refusal(request: pb.JoinGroupRequest, answer_bytes: int) -> Refusal | None:
     """Return the refusal of a join that would make the leader's answer too large; None when it fits."""
     if answer_bytes <= MESSAGE_BYTES_MAX:
         return None
-    sentence = (
+    message = (
         f"the leader of group {request.group_id} would be sent {answer_bytes} bytes of member metadata in one response, "
         f"at most {MESSAGE_BYTES_MAX} can be sent; subscribe to fewer topics or by pattern, or split the group"
     )
-    return Refusal("RESOURCE_EXHAUSTED", sentence)
+    return Refusal("RESOURCE_EXHAUSTED", message)
 
 
 class Stalls:
     """
     Measures the lateness of the event loop at a periodic timer, and reports stalls before deadlines are checked.
 
-    After a stall timers fire in the order in which they were due: sessions that ended meanwhile come first. So
-    whoever is about to judge calls `settle`.
+    After a stall timers fire in the order in which they were due, expired sessions first. So each timer calls `settle`
+    before it checks deadlines.
     """
 
     def __init__(self, clock: Callable[[], float] = lambda: 0.0, observers: Observers | None = None) -> None:
@@ -128,14 +128,14 @@ class Stalls:
         self._clock = clock
         self._due_s = math.inf
         self._timer: asyncio.TimerHandle | None = None
-        self._forgive: list[Callable[[int], None]] = []
+        self._compensations: list[Callable[[int], None]] = []
         self._last_s = 0.0
         # Of the last two looks the better: one stall is over when it is seen, and no reason to refuse anything.
         self.lag_s = 0.0
 
     def subscribe(self, compensate_stall: Callable[[int], None]) -> None:
         """Call this with the milliseconds of every stall."""
-        self._forgive.append(compensate_stall)
+        self._compensations.append(compensate_stall)
 
     def start(self) -> None:
         """Measure from now on."""
@@ -162,7 +162,7 @@ class Stalls:
         if late_s >= STALL_MIN_S:
             # It may have begun right after the last look.
             stall_ms = math.ceil((late_s + TICK_S) * 1000)
-            for compensate_stall in self._forgive:
+            for compensate_stall in self._compensations:
                 compensate_stall(stall_ms)
 
 

@@ -18,10 +18,10 @@ from rota_coordinator.runtime.slot import Slot, SlotState
 from rota_coordinator.store.port import LeaseLost, SharedStore, SlotLost, StoreError, StoreTakenOver
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-# A slot that is handed over waits no longer than this for its heir to look.
+# A slot that is handed over waits at most this long for its new owner to poll.
 LOOK_MS = 1_000
-# While a share is incomplete its slots may be on their way: look often.
-HURRY_MS = 100
+# Poll interval while the share is incomplete, since its slots may be about to be released.
+POLL_MS = 100
 # How many logs are read at the same time.
 READERS = 4
 
@@ -186,17 +186,17 @@ class SharedOwnership(Ownership):
             self.table = await self._store.renew()
         except LeaseLost as error:
             self._lose(str(error))
-            return HURRY_MS / 1000
+            return POLL_MS / 1000
         except StoreError as error:
             # The lease may still run for a while; when it ends, the slots fall silent by themselves.
             self._reporter.failed("the slot table", error)
-            return HURRY_MS / 1000
+            return POLL_MS / 1000
         self._reporter.recovered("the slot table")
         self._lease.renewed(until_ms)
         self._stop_foreign()
         self._move()
         complete = len(self.table.owned_by(self._me)) >= targets(self.table).get(self._me, 0)
-        return (min(self._lease.length_ms // 3, LOOK_MS) if complete else HURRY_MS) / 1000
+        return (min(self._lease.length_ms // 3, LOOK_MS) if complete else POLL_MS) / 1000
 
     @override
     def slot_owner(self, slot: Slot) -> SlotOwner:
@@ -256,8 +256,8 @@ class SharedOwnership(Ownership):
         for number in [*part.claim, *self.table.owned_by(self._me)]:
             if self._slots[number].state is SlotState.DOWN:
                 self._begin(number, partial(self._take, number))
-        for gift in part.give:
-            self._begin(gift.slot, partial(self._give, gift))
+        for transfer in part.give:
+            self._begin(transfer.slot, partial(self._give, transfer))
 
     def _begin(self, number: int, move: Callable[[], Coroutine[None, None, None]]) -> None:
         if number not in self._moving:
@@ -271,18 +271,20 @@ class SharedOwnership(Ownership):
                 await slot.start()
                 self._reporter.recovered(f"slot {number}")
             except SlotLost:
-                pass  # somebody was faster; the next reading of the table shows it
+                pass  # another process was faster; the next reading of the table shows it
             except StoreError as error:
                 self._reporter.failed(f"slot {number}", error)
 
-    async def _give(self, gift: Transfer) -> None:
-        slot = self._slots[gift.slot]
+    async def _give(self, transfer: Transfer) -> None:
+        slot = self._slots[transfer.slot]
         handover = await slot.finish()
         if handover is None:
             return
         try:
-            await self._store.release(slot.number, slot.epoch, gift.new_owner, handover.SerializeToString())
+            await self._store.release(
+                slot.number, slot.epoch, transfer.new_owner, handover.SerializeToString()
+            )
         except StoreError as error:
             self._callbacks.report(f"slot {slot.number}: {error}; the slot was not handed over")
             return
-        self._callbacks.go_away(slot.groups.groups.keys(), self.table.address_of(gift.new_owner))
+        self._callbacks.go_away(slot.groups.groups.keys(), self.table.address_of(transfer.new_owner))

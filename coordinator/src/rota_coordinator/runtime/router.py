@@ -151,11 +151,11 @@ class Service:
 
     def _found(self, group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
         slot = self.slot(group_id)
-        place = self.ownership.slot_owner(slot)
+        owner = self.ownership.slot_owner(slot)
         return pb.FindCoordinatorResponse.Coordinator(
             group_id=group_id,
-            error_code=pb.NONE if place.address else pb.COORDINATOR_NOT_AVAILABLE,
-            address=place.address,
+            error_code=pb.NONE if owner.address else pb.COORDINATOR_NOT_AVAILABLE,
+            address=owner.address,
             slot=slot.number,
-            slot_epoch=place.epoch,
+            slot_epoch=owner.epoch,
         )

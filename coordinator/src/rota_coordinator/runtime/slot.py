@@ -1,8 +1,8 @@
 """
 One slot in this process: performs the decisions of the group core.
 
-Called by `service` with requests, by the loop's timers with time. An answer leaves only when every record that was
-written before it is durable; if writing fails nobody knows what is, so the slot is dropped and read anew.
+Called by `service` with requests and by timers of the event loop. A response is sent when every record written before it
+is durable. After a failed write it is unknown which records are durable, so the slot is dropped and loaded again.
 """
 
 import asyncio
@@ -376,7 +376,7 @@ class Slot:
 
     def _notify(self, notices: Sequence[pb.RebalanceNotice]) -> None:
         for number, notice in enumerate(notices):
-            if self.environment.failpoints.held or (number and self._holds(failpoints.SOME_TOLD)):
+            if self.environment.failpoints.held or (number and self._holds(failpoints.SOME_NOTIFIED)):
                 return
             self.environment.notify(notice)
         if notices:
@@ -427,8 +427,8 @@ def is_all_well(request: Request, effects: Effects) -> bool:
     """
     Return whether this is the answer to a heartbeat without news.
 
-    It waits for no write: it says no more than that the member is in the generation that it was told, which was
-    durable before it was told. So a slow disk delays commits, and nobody's heartbeat.
+    It waits for no write: it only confirms the member's generation, which was durable before the member received it.
+    So a slow disk delays commits, but no heartbeat.
     """
     return isinstance(request, pb.HeartbeatRequest) and not any(
         getattr(reply, "error_code", pb.NONE) for _, reply in effects.replies

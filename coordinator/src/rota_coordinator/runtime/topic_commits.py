@@ -1,8 +1,8 @@
 """
 Checks of commits against the embedded log, before their group handles them: existing topics, open transaction.
 
-As in Kafka, an unknown topic is refused whoever asks, and the rest of the request goes on without it. That holds for
-offsets that an administrator sets as well.
+As in Kafka, an unknown topic is rejected for every principal, and the rest of the request is handled without it. That
+holds for offsets that an administrator sets, too.
 """
 
 import asyncio

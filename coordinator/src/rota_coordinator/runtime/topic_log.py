@@ -1,9 +1,9 @@
 """
 The embedded log in this process: performs the decisions of the log core.
 
-Called by `log_server` with requests, by the loop's timers with time. What one decision changes is written together, the
-offsets of groups included; its answer leaves when that is in the file, and flushed if it promises so. If writing fails
-nobody knows what is there, so nothing is served until the file was read again.
+Called by `log_server` with requests and by timers of the event loop. One decision is written in one transaction,
+offsets of groups included; its response is sent when that is written, and flushed if the response promises it. After a
+failed write the state of the file is unknown, so nothing is served until the file was read again.
 """
 
 import asyncio

@@ -29,13 +29,13 @@ SMALL_HEADERS = tuple(header(size) for size in range(ONE_BYTE))
 
 def encode(records: Iterable[Record]) -> tuple[bytes, int]:
     """The bytes, and their checksum. Put together by hand: to make a RecordBatch would copy every record first."""
-    pieces = []
+    parts = []
     for record in records:
         data = record.SerializeToString()
         size = len(data)
-        pieces.append(SMALL_HEADERS[size] if size < ONE_BYTE else header(size))
-        pieces.append(data)
-    batch = b"".join(pieces)
+        parts.append(SMALL_HEADERS[size] if size < ONE_BYTE else header(size))
+        parts.append(data)
+    batch = b"".join(parts)
     return batch, zlib.crc32(batch)
 
 

@@ -23,8 +23,8 @@ class StoreError(Exception):
 class DamagedBatch(StoreError):
     """A batch is not what was written; `row` is how it lies in the file, where its header is intact."""
 
-    def __init__(self, sentence: str, row: Row | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, row: Row | None = None) -> None:
+        super().__init__(message)
         self.row = row
 
 
@@ -72,9 +72,10 @@ class Store(Protocol):
 
     def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
         """
-        Replace by records that say the same what was appended before this call; what is appended later stays. When
-        nobody knows whether it took place, the log still says the same. Its place among the appends is that of the
-        call, so that a log which others append to meanwhile can be compacted.
+        Replace the batches appended before this call by the snapshot, which has the same state; later appends stay.
+
+        After an unknown outcome the log has the same state either way. Its position among the appends is that of the
+        call, so a log can be compacted while others append to it.
         """
         ...
 

@@ -156,16 +156,16 @@ class PostgresStore:
         return records
 
     def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
-        # An empty batch takes the snapshot's place among the appends: what was called before it is in the snapshot,
+        # An empty batch marks the snapshot's position among the appends: what was called before it is in the snapshot,
         # what is called after it stays.
-        place = append_of(slot, epoch, (), numbered=True)
-        self._appends.put(place)
-        return asyncio.ensure_future(self._replace(place, snapshot))
+        marker = append_of(slot, epoch, (), numbered=True)
+        self._appends.put(marker)
+        return asyncio.ensure_future(self._replace(marker, snapshot))
 
-    async def _replace(self, place: Append, snapshot: Sequence[Record]) -> None:
-        """Put a snapshot in the place of a batch and of all before it."""
-        slot, epoch = place.slot, place.epoch
-        sequence: int = await place.done
+    async def _replace(self, marker: Append, snapshot: Sequence[Record]) -> None:
+        """Replace the batch of `marker` and all batches before it by a snapshot."""
+        slot, epoch = marker.slot, marker.epoch
+        sequence: int = await marker.done
         data, checksum = batches.encode(snapshot)
 
         async def work(connection: Connection) -> None:

@@ -19,13 +19,13 @@ BYTES_MAX = 16 * 1024 * 1024
 APPEND = """
 WITH waiting AS (
     SELECT * FROM unnest(%s::integer[], %s::bigint[], %b::bytea[], %s::bigint[])
-        WITH ORDINALITY AS waiting (slot, epoch, data, checksum, place)
+        WITH ORDINALITY AS waiting (slot, epoch, data, checksum, ordinal)
 ), held AS (
     SELECT slot, epoch, last_sequence FROM rota.slots
     WHERE (slot, epoch) IN (SELECT slot, epoch FROM waiting)
     ORDER BY slot FOR NO KEY UPDATE
 ), numbered AS (
-    SELECT place, slot, last_sequence + row_number() OVER (PARTITION BY slot ORDER BY place) AS sequence,
+    SELECT ordinal, slot, last_sequence + row_number() OVER (PARTITION BY slot ORDER BY ordinal) AS sequence,
         data, checksum
     FROM waiting JOIN held USING (slot, epoch)
 ), written AS (
@@ -35,7 +35,7 @@ WITH waiting AS (
     FROM (SELECT slot, max(sequence) AS sequence FROM numbered GROUP BY slot) AS latest
     WHERE slots.slot = latest.slot
 )
-SELECT place, sequence FROM numbered
+SELECT ordinal, sequence FROM numbered
 """
 
 
@@ -93,7 +93,7 @@ class Appends:
         return taken
 
     async def _commit(self, appends: Sequence[Append]) -> None:
-        """Write all of them in one transaction; one whose epoch is old is refused, the others go on."""
+        """Write the appends in one transaction; an append with an old epoch is rejected, the others are written."""
         sound: list[Append] = []
         for append in appends:
             if append.epoch > self._broken.get(append.slot, 0):
@@ -107,15 +107,15 @@ class Appends:
                 self._broken[append.slot] = max(append.epoch, self._broken.get(append.slot, 0))
                 settle(append.done, None, unknown)
             return
-        for place, append in enumerate(sound, start=1):
-            if place in sequences:
-                settle(append.done, sequences[place] if append.numbered else None, None)
+        for ordinal, append in enumerate(sound, start=1):
+            if ordinal in sequences:
+                settle(append.done, sequences[ordinal] if append.numbered else None, None)
             else:
                 settle(append.done, None, slot_lost(append.slot, append.epoch))
 
 
 async def write(connection: Connection, appends: Sequence[Append]) -> Mapping[int, int]:
-    """Write them; the sequences of those that were not refused, by their places in the list, from 1."""
+    """Write the appends; return the sequences of those that were accepted, by their ordinal in the list, from 1."""
     columns = tuple(
         zip(*((each.slot, each.epoch, each.data, each.checksum) for each in appends), strict=True)
     )

@@ -1,8 +1,8 @@
 """
 A connection to PostgreSQL with a deadline for all work; `postgres.py` has one for each kind of work.
 
-Whatever goes wrong, the connection is thrown away and the next work makes a new one: what a broken one still does
-on the server, nobody knows.
+After any error the connection is closed and the next work opens a new one, because it is unknown what a broken
+connection still does on the server.
 """
 
 import asyncio

@@ -110,8 +110,8 @@ class SqliteStore:
     async def headers(self) -> AsyncIterator[Sequence[tuple[int, Header]]]:
         behind = (-1, -1)
         while True:
-            place = behind
-            some = await self._readers.read(lambda connection: self._rows.headers(connection, place))  # noqa: B023
+            position = behind
+            some = await self._readers.read(lambda connection: self._rows.headers(connection, position))  # noqa: B023
             if not some:
                 return
             yield some

@@ -161,10 +161,10 @@ def first_row(connection: apsw.Connection, log_id: int) -> Columns | None:
 
 class RowReader:
     """
-    What can be asked of the rows, each through a connection that is given; `where` is the file that is damaged.
+    Queries of the rows, each on a given connection; `where` names the file in errors about damaged rows.
 
-    Invariant: every statement is read to its end before a row is looked at. One that a damaged row breaks off would keep
-    its snapshot, and whoever reads through that connection next would see nothing that was written since.
+    Invariant: every statement is read to its end before a row is decoded. A statement that a damaged row ends early
+    would keep its snapshot, and the next reader of that connection would not see later writes.
     """
 
     def __init__(self, where: str) -> None:
@@ -215,7 +215,7 @@ class RowReader:
         header, data = self._header(columns), columns[DATA]
         row = Row(columns[0], header, columns[APPENDED_MS], columns[CODEC], data or b"")
         if data is None or zlib.crc32(data) != columns[PAYLOAD_CHECKSUM]:
-            raise batches.damaged_batch(self._place(columns), row)
+            raise batches.damaged_batch(self._batch_name(columns), row)
         return row
 
     def first_at(self, connection: apsw.Connection, log_id: int, timestamp_ms: int) -> Header | None:
@@ -259,9 +259,9 @@ class RowReader:
 
     def _header(self, row: Columns) -> Header:
         if zlib.crc32(CHECKED.pack(*row[:CHECKSUM])) != row[CHECKSUM]:
-            raise batches.damaged_batch(self._place(row))
+            raise batches.damaged_batch(self._batch_name(row))
         *numbers, transactional, control = row[HEADER]
         return Header._make((*numbers, bool(transactional), Control(control)))
 
-    def _place(self, row: Columns) -> str:
+    def _batch_name(self, row: Columns) -> str:
         return f"the batch at offset {row[1]} of log {row[0]} in {self._where}"

@@ -327,5 +327,5 @@ def row_bytes(work: Write | Other | None) -> int:
 
 def pages_of(commit: Commit) -> int:
     """About how many pages it wrote."""
-    pieces = len(commit.batches) + len(commit.rows)
-    return PAGES_EACH * pieces + sum(map(bytes_of, commit.parts)) // PAGE_BYTES
+    written = len(commit.batches) + len(commit.rows)
+    return PAGES_EACH * written + sum(map(bytes_of, commit.parts)) // PAGE_BYTES

@@ -1,17 +1,16 @@
 """
-How records lie in the payload of a `RecordBatch` with codec 0: column by column.
+Encode and decode the payload of a `RecordBatch` with codec 0: records, column by column.
 
-Whoever sends or reads records calls `pack` and `unpack`; the log calls `verify` before it appends a batch, and
-`first_at` to find a time. All work is done on whole columns, because a statement for each record costs more than all
-the rest.
+Producers call `pack`, consumers `unpack`; the log calls `verify` before it appends a batch, and `first_at` to find a
+timestamp. All work is done on whole columns, because a statement for each record costs more than all the rest.
 
     payload   = flags (1 byte), then the columns whose flag is set, in this order
-    timestamps = numbers: what to add to the batch's base timestamp. Left out when that is 0 for all
-    keys, values = blobs. Left out when all are null
-    headers   = numbers: how many each record has, then blobs: all names (UTF-8), then blobs: all values. Left out
-                when there are none
-    numbers   = '=' and one int64 when all are the same, else 'b', 'h', 'i' or 'q' (as in `struct`, little-endian),
-                which says how wide each is
+    timestamps = numbers: differences to the base timestamp of the batch, in milliseconds. Omitted if all are 0
+    keys, values = blobs. Omitted if all are null
+    headers   = numbers: headers of each record, then blobs: all names (UTF-8), then blobs: all values. Omitted if there
+                are no headers
+    numbers   = '=' and one int64 if all are equal, else 'b', 'h', 'i' or 'q' (as in `struct`, little-endian) for their
+                width, then the numbers
     blobs     = numbers: the lengths, -1 for null, then the bytes one after the other
 """
 
@@ -21,8 +20,8 @@ from itertools import accumulate, chain, islice, pairwise, repeat
 from typing import NamedTuple
 
 CODEC = 0
-# A column of which all are the same takes ten bytes, however many they are: a short payload must not be able to
-# ask for all the memory there is.
+# A column of equal numbers takes ten bytes, however many they are: the limits keep a short payload from allocating all
+# memory.
 RECORDS_MAX = 1_000_000
 HEADERS_MAX = 1_000_000
 
@@ -39,11 +38,11 @@ Headers = Sequence[Header]
 
 
 class MalformedPayload(ValueError):
-    """The bytes are not what `pack` gives: damaged on the way, or written by something else."""
+    """The bytes were not written by `pack`, or were damaged; the message says how."""
 
 
 class Columns(NamedTuple):
-    """The records of one batch; a column that is None is null (headers: none; timestamps: the base) in all of them."""
+    """The records of one batch. Invariant: a column has one element for each record, or is None: null (headers: empty; timestamps: the base) in all records."""
 
     values: Sequence[bytes | None] | None = None
     keys: Sequence[bytes | None] | None = None
@@ -53,7 +52,7 @@ class Columns(NamedTuple):
 
 def pack(columns: Columns, count: int, base_timestamp_ms: int) -> bytes:
     """
-    The payload of a batch of `count` records.
+    Encode the payload of a batch of `count` records. Raises ValueError for columns of another length.
 
     >>> payload = pack(Columns(values=[b"a", None]), 2, 1_700_000_000_000)
     >>> unpack(payload, 2, 1_700_000_000_000).values
@@ -61,16 +60,16 @@ def pack(columns: Columns, count: int, base_timestamp_ms: int) -> bytes:
     """
     _check(columns, count)
     flags = 0
-    pieces: list[bytes] = []
+    parts: list[bytes] = []
     if columns.timestamps_ms is not None:
         low, high = min(columns.timestamps_ms), max(columns.timestamps_ms)
         if not low == high == base_timestamp_ms:
             flags |= TIMESTAMPS
-            pieces += _packed_numbers([time - base_timestamp_ms for time in columns.timestamps_ms])
+            parts += _packed_numbers([time - base_timestamp_ms for time in columns.timestamps_ms])
     for flag, blobs in ((KEYS, columns.keys), (VALUES, columns.values)):
         if blobs is not None and blobs.count(None) != count:
             flags |= flag
-            pieces += _packed_blobs(blobs)
+            parts += _packed_blobs(blobs)
     if columns.headers is not None and any(columns.headers):
         flags |= HEADERS
         together = list(chain.from_iterable(columns.headers))
@@ -79,14 +78,14 @@ def pack(columns: Columns, count: int, base_timestamp_ms: int) -> bytes:
                 f"a batch has at most {HEADERS_MAX:,} headers, not {len(together):,}: send smaller ones"
             )
         names, values = zip(*together, strict=True)
-        pieces += _packed_numbers(list(map(len, columns.headers)))
-        pieces += _packed_blobs([name.encode() for name in names])
-        pieces += _packed_blobs(values)
-    return b"".join([bytes((flags,)), *pieces])
+        parts += _packed_numbers(list(map(len, columns.headers)))
+        parts += _packed_blobs([name.encode() for name in names])
+        parts += _packed_blobs(values)
+    return b"".join([bytes((flags,)), *parts])
 
 
 def unpack(payload: bytes, count: int, base_timestamp_ms: int) -> Columns:
-    """The records of a batch; MalformedPayload when the bytes are not those of `count` records."""
+    """Decode a batch of `count` records. Raises MalformedPayload."""
     reader = _Reader(payload)
     flags = reader.flags(count)
     times = _timestamps(reader, flags, count, base_timestamp_ms)
@@ -99,9 +98,9 @@ def unpack(payload: bytes, count: int, base_timestamp_ms: int) -> Columns:
 
 def verify(payload: bytes, count: int, base_timestamp_ms: int) -> int:
     """
-    Check that `unpack` takes these bytes, without making a record; the latest timestamp in milliseconds.
+    Check that `unpack` decodes these bytes, without decoding a record; return the latest timestamp in milliseconds.
 
-    A column of equal numbers costs nothing, another one some 10 ns for each record. Raises MalformedPayload.
+    A column of equal numbers costs nothing, any other some 10 ns for each record. Raises MalformedPayload.
 
     >>> verify(pack(Columns(timestamps_ms=[5, 7]), 2, 5), 2, 5)
     7
@@ -126,7 +125,7 @@ def verify(payload: bytes, count: int, base_timestamp_ms: int) -> int:
 
 
 def first_at(payload: bytes, count: int, base_timestamp_ms: int, timestamp_ms: int) -> tuple[int, int] | None:
-    """Index and timestamp of the first record at or after a time; None when all are earlier."""
+    """Return index and timestamp of the first record at or after a timestamp; None: all are earlier."""
     reader = _Reader(payload)
     times = _timestamps(reader, reader.flags(count), count, base_timestamp_ms)
     if times is None:
@@ -161,7 +160,7 @@ def _packed_blobs(blobs: Sequence[bytes | None]) -> list[bytes]:
     if None in blobs:
         lengths = [-1 if blob is None else len(blob) for blob in blobs]
         return [*_packed_numbers(lengths), b"".join(filter(None, blobs))]
-    # mypy does not see that no None is left; asking for each one would cost what columns save.
+    # mypy does not see that no None is left; a check for each would cost what columns save.
     return [*_packed_numbers(list(map(len, blobs))), b"".join(blobs)]  # type: ignore[arg-type]
 
 
@@ -225,11 +224,11 @@ class _Reader:
         return flags
 
     def is_narrow(self) -> bool:
-        """Whether each of the next column's numbers has at most 4 bytes."""
+        """Return whether each number of the next column has at most 4 bytes."""
         return SIZES.get(self._payload[self._at : self._at + 1], 8) <= 4
 
     def numbers(self, count: int) -> Sequence[int]:
-        """The next column of numbers."""
+        """Decode the next column of numbers."""
         number = self._same()
         if number is not None:
             return list(repeat(number, count))
@@ -237,7 +236,7 @@ class _Reader:
         return struct.unpack(f"<{count}{code}", raw)
 
     def _raw_numbers(self, count: int) -> tuple[str, bytes]:
-        """Of the next column of numbers, which differ: how `struct` calls them, and their bytes."""
+        """Return the `struct` code and the bytes of the next column, whose numbers differ."""
         code = self._take(1)
         size = SIZES.get(code)
         if size is None:
@@ -247,13 +246,13 @@ class _Reader:
         return code.decode(), self._take(size * count)
 
     def blobs(self, count: int) -> Sequence[bytes | None]:
-        """The next column of bytes."""
+        """Decode the next column of blobs."""
         lengths = self.numbers(count)
         shortest, longest = min(lengths), max(lengths)
         if shortest < -1:
             raise MalformedPayload(f"the payload has a length of {shortest} before byte {self._at}")
         if shortest == longest and shortest > 0:
-            # Where all are as long, which is common, this is twice as fast as slices.
+            # Equal lengths are common, and this is twice as fast as slices.
             return list(
                 struct.unpack(f"{shortest}s" * self._fitting(count, shortest), self._take(shortest * count))
             )
@@ -265,18 +264,18 @@ class _Reader:
         return blobs
 
     def span(self, count: int) -> tuple[int, int]:
-        """Of the next column the lowest number, or 0 when that is not negative, and the highest one."""
+        """Return the minimum of the next column and 0, and its maximum."""
         number = self._same()
         if number is not None:
             return min(number, 0), number
         low, numbers = self._checked_numbers(count)
-        # Times mostly rise, and of single bytes it costs nearly nothing to see that none is higher than the last one.
+        # Timestamps mostly rise; for single bytes it costs nearly nothing to check that the last one is the maximum.
         if isinstance(numbers, bytes) and not numbers.translate(None, BYTES[: numbers[-1] + 1]):
             return low, numbers[-1]
         return low, max(numbers)
 
     def lengths(self, count: int) -> tuple[int, int]:
-        """Of the next column of numbers the lowest one, or 0 when that is not negative, and the sum without any -1."""
+        """Return the minimum of the next column of numbers and 0, and the sum of the column without its -1s."""
         number = self._same()
         if number is not None:
             return min(number, 0), max(number, 0) * count
@@ -284,10 +283,10 @@ class _Reader:
         return low, sum(numbers) + (numbers.count(-1) if low < 0 else 0)
 
     def _checked_numbers(self, count: int) -> tuple[int, Sequence[int]]:
-        """The lowest of the next numbers, which differ, or 0 when that is not negative; and all of them."""
+        """Return the minimum of the next numbers, which differ, and 0; and the numbers."""
         code, raw = self._raw_numbers(count)
         size = len(raw) // count
-        # Only a negative number has the first bit of its last byte set: looking at these bytes alone costs nearly nothing.
+        # Only a negative number has the first bit of its last byte set; checking these bytes costs nearly nothing.
         is_negative = not raw[size - 1 :: size].isascii()
         if size == 1 and not is_negative:
             return 0, raw
@@ -295,7 +294,7 @@ class _Reader:
         return min(numbers) if is_negative else 0, numbers
 
     def skip_blobs(self, count: int) -> tuple[int, int]:
-        """The next column of bytes; what `lengths` says of its lengths."""
+        """Skip the next column of blobs; return the result of `lengths`."""
         low, total = self.lengths(count)
         if low < -1:
             raise MalformedPayload(f"the payload has a length of {low} before byte {self._at}")
@@ -304,7 +303,7 @@ class _Reader:
         return low, total
 
     def check_names(self, count: int) -> None:
-        """The next column of bytes holds the names of headers: nearly always ASCII, which is checked at once."""
+        """Check that the next column, the names of headers, is UTF-8; nearly always it is ASCII, which is checked at once."""
         start = self._at
         low, total = self.skip_blobs(count)
         if low < 0 or not self._payload[self._at - total : self._at].isascii():
@@ -312,21 +311,21 @@ class _Reader:
             _decoded(self.blobs(count))
 
     def check_end(self) -> None:
-        """Everything was read."""
+        """Check that no bytes are left."""
         if self._at != len(self._payload):
             raise MalformedPayload(
                 f"the payload has {len(self._payload) - self._at} bytes behind its last column"
             )
 
     def _same(self) -> int | None:
-        """The number that a column has for all records; None when they differ."""
+        """Return the number of all records of a column; None if they differ."""
         if self._payload[self._at : self._at + 1] != SAME:
             return None
         self._take(1)
         return int(struct.unpack("<q", self._take(8))[0])
 
     def _fitting(self, count: int, each: int) -> int:
-        """The count, once it is sure that so many are there: asked before anything is made of that size."""
+        """Return the count after checking that so many elements fit; called before anything of that size is allocated."""
         self._check(count * each)
         return count
 

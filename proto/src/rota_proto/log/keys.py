@@ -1,7 +1,7 @@
 """
-Where a record with a key belongs: where Kafka's own clients put it, so that writers of all kinds can share a topic.
+Compute the partition of a record with a key as Kafka's own clients do, so that all producers can share a topic.
 
-Whoever writes records calls it.
+Called by producers.
 """
 
 import struct
@@ -20,11 +20,11 @@ def murmur2(data: bytes) -> int:
     """
     length = len(data)
     h = SEED ^ length
-    words = length // 4
-    for k in struct.unpack_from(f"<{words}I", data):
+    blocks = length // 4
+    for k in struct.unpack_from(f"<{blocks}I", data):
         k = k * M & MASK
         h = (h * M & MASK) ^ ((k ^ k >> 24) * M & MASK)
-    rest = data[words * 4 :]
+    rest = data[blocks * 4 :]
     if rest:
         h = (h ^ int.from_bytes(rest, "little")) * M & MASK
     h = (h ^ h >> 13) * M & MASK

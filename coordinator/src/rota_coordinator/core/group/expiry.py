@@ -33,10 +33,10 @@ def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 def compensate_stall(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
     """
-    Extend the deadlines that ran out, or shrank, while the coordinator itself stood still for `stall_ms` until now.
+    Extend the deadlines that expired, or shrank, while the event loop stalled for `stall_ms` until now.
 
-    A member that stays silent gains one session by that at most, however often it happens; a round, one rebalance
-    timeout. An id that was only handed out is not kept: whoever comes with it late begins again.
+    A silent member gains at most one session timeout, however many stalls there are; a rebalance gains at most one
+    rebalance timeout. An assigned member id that was not used yet is not extended: its client joins again without it.
     """
     for member in group.members:
         left_ms = member.session_timeout_ms - member.compensated_ms

@@ -296,7 +296,7 @@ def is_group_id(group_id: str) -> bool:
 def may_change_offsets_of(
     group_id: str, request: admin_pb.DeleteOffsetsRequest | admin_pb.AlterOffsetsRequest
 ) -> bool:
-    """Whether there may be such a group to change offsets of; under the empty name they are kept, and not deleted."""
+    """Return whether offsets of this group id may be changed. Under the empty id offsets are set, but never deleted."""
     if isinstance(request, admin_pb.DeleteOffsetsRequest):
         return bool(group_id)
     return len(group_id) <= GROUP_ID_LENGTH_MAX

@@ -72,7 +72,7 @@ def has_room(group: Group, member_id: str) -> bool:
 
 
 def is_compatible(group: Group, request: pb.JoinGroupRequest) -> bool:
-    """Whether the joiner's protocols fit the group; an empty group takes any."""
+    """Return whether the protocols of the joining member fit the group; an empty group accepts any."""
     if group.state is State.EMPTY:
         return bool(request.protocol_type) and bool(request.protocols)
     return request.protocol_type == group.protocol_type and group.members.accept(offered(request))

@@ -146,8 +146,8 @@ class Group:
         """
         Return the only member that may commit for the partition, or None.
 
-        A cooperative round gives what has to move to nobody at first: until the next one it is still with the member
-        that has it, which has to commit how far it came. Those claims are looked at only when they matter.
+        A cooperative rebalance assigns a partition that moves to no member at first: until the next rebalance its
+        previous owner processes it and commits its offsets. Claims are decoded at the first such commit only.
         """
         owner = self.owners.get(partition)
         if owner is not None:
@@ -198,7 +198,7 @@ class Group:
 
 
 def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
-    """The owner of each partition, as far as the assignments can be read."""
+    """Return the owner of each partition; malformed assignments are skipped."""
     if protocol_type != PROTOCOL_TYPE:
         return {}
     return {
@@ -209,7 +209,7 @@ def owners_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicP
 
 
 def claimants_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
-    """Who claimed each partition with the newest generation; nobody where two did."""
+    """Return the member that claims each partition in the newest generation; partitions that two members claim are omitted."""
     if protocol_type != PROTOCOL_TYPE:
         return {}
     newest: dict[TopicPartition, tuple[int, set[str]]] = {}
@@ -225,7 +225,7 @@ def claimants_by(protocol_type: str, members: Iterable[GroupMember]) -> dict[Top
 
 
 def subscribed_by(protocol_type: str, metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that these members read, if all of them say so in Kafka's words."""
+    """Return the topics to which these members subscribe; None: one subscription is malformed, or of another protocol."""
     topics: frozenset[str] = frozenset()
     for each in metadata:
         found = subscribed_topics(each)

@@ -76,8 +76,8 @@ class Partition:
         if not header.transactional:
             return False
         ranges = self._aborted.get(header.producer_id, [])
-        place = bisect_right(ranges, header.base_offset, key=FIRST_OFFSET)
-        return place > 0 and header.base_offset < ranges[place - 1].marker_offset
+        index = bisect_right(ranges, header.base_offset, key=FIRST_OFFSET)
+        return index > 0 and header.base_offset < ranges[index - 1].marker_offset
 
     def add(self, header: Header) -> None:
         """Apply a batch that was decided, or read from the file."""

@@ -98,8 +98,9 @@ class Sequences:
 
     def forget_before(self, offset: int) -> None:
         """
-        Those batches are gone from the file. Who has none left may begin anew: after a restart nothing would be known
-        of that producer either.
+        Forget batches before the offset, which were deleted from the file.
+
+        A producer without batches may start a new sequence, as it may after a restart of the coordinator.
         """
         for producer_id, known in list(self._known.items()):
             if known.batches[0].next_offset > offset:

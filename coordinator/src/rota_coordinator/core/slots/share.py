@@ -1,8 +1,8 @@
 """
 Equal shares of slots: the claims and transfers of one process, computed from one reading of the table.
 
-Everybody computes the whole plan and does their own part of it, so two processes that read the same table never want
-the same slot. Readings that differ cannot do harm: the store lets one of them have it.
+Each process computes the whole plan and carries out its own part, so two processes that read the same table never
+claim the same slot. Readings that differ do no harm: the store grants a slot to one process.
 """
 
 from typing import NamedTuple
@@ -43,7 +43,7 @@ def targets(table: Table) -> dict[str, int]:
     held = {process_id: len(table.owned_by(process_id)) for process_id, _ in table.processes}
     least, odd = divmod(len(table.rows), len(held))
     by_size = sorted(held, key=lambda process_id: (-held[process_id], process_id))
-    return {process_id: least + (place < odd) for place, process_id in enumerate(by_size)}
+    return {process_id: least + (index < odd) for index, process_id in enumerate(by_size)}
 
 
 def new_owners(table: Table, wanted: dict[str, int]) -> dict[int, str]:

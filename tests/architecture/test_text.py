@@ -1,4 +1,4 @@
-"""The repository speaks of Rota alone: no paths of somebody's machine, no package hosts, no binary files."""
+"""The repository speaks of Rota alone: no paths of a developer's machine, no package hosts, no binary files."""
 
 import re
 

@@ -1,4 +1,7 @@
-"""What the reference says of offsets beside topics and transactions: unknown topics, deleted ones, and how pending ends."""
+"""
+Cases of the reference about offsets beside topics and transactions: unknown topics, deleted topics, the end of
+pending offsets.
+"""
 
 import asyncio
 
@@ -25,7 +28,7 @@ UNKNOWN = "conformance-unknown"
 
 
 async def stable_error(driver: Producing, group: str, topic: str = "conformance") -> int:
-    """What a reader is told who wants no offset that may still change."""
+    """Return the error of a fetch that requires stable offsets."""
     asked = pb.FetchOffsetsRequest(group_id=group, require_stable=True)
     asked.topics.add(name=topic, partitions=[0])
     reply = await answer(driver.send(asked), pb.FetchOffsetsResponse)

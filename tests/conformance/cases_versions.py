@@ -1,4 +1,4 @@
-"""What only Kafka can be asked: Rota speaks the newest versions only, of one group, and has enums for states."""
+"""Cases for Kafka only: Rota has the newest versions only, requests of one group, and enums for states."""
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import group as wire

@@ -110,7 +110,7 @@ class CoreDriver:
                 self.perform(self.groups.expire_offsets(group_id, MonotonicMs(self.now_ms)))
 
     async def end_transaction(self, group: str, producer: str = FIRST_PRODUCER, *, committed: bool) -> None:
-        """What the log does at the end of a transaction: the group hears of its producer."""
+        """End a transaction as the log does: notify the group of its producer's outcome."""
         ended = ProducerEnded(producer_id=PRODUCERS[producer], committed=committed)
         self.perform(self.groups.end_transaction(group, ended))
 

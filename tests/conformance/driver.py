@@ -1,5 +1,5 @@
 """
-What a coordinator under test can be asked, whichever it is.
+Operations of a coordinator under test, the same for every driver.
 
 The cases speak Rota's own messages. A driver passes them to the core in virtual time, to Rota's server over gRPC,
 or to Kafka over its wire protocol, and gives the answers back as Rota's messages.
@@ -31,7 +31,7 @@ class Call(Protocol):
         ...
 
     async def is_parked(self) -> bool:
-        """Whether it is still without an answer after a moment."""
+        """Return whether a request is still unanswered after a moment."""
         ...
 
 
@@ -115,13 +115,13 @@ class Cluster(Failing, Protocol):
         ...
 
     def at(self, address: str) -> Driver:
-        """That process, whatever it coordinates."""
+        """Return the driver of one process, whichever groups it coordinates."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the coordinator is set up for a case."""
+    """Settings of the coordinator for a case."""
 
     initial_rebalance_delay_ms: int = 0
     members_max: int = 10_000

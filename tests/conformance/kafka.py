@@ -149,7 +149,7 @@ def to_kafka(request: Message) -> tuple[ApiMessage, str]:
 def offsets_to_kafka(
     request: pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest,
 ) -> list[tuple[str, list[object]]]:
-    """What a commit brings, by topic."""
+    """Convert the offsets of a commit, by topic."""
     return [
         (
             topic.name,
@@ -160,7 +160,7 @@ def offsets_to_kafka(
 
 
 def administration_to_kafka(request: Message) -> ApiMessage:
-    """What administrators ask."""
+    """Convert a request of an administrator."""
     match request:
         case admin_pb.ListGroupsRequest():
             return admin_wire.ListGroupsRequest(states_filter=[STATES[state] for state in request.states])
@@ -320,7 +320,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Producer(NamedTuple):
-    """Who the broker says a producer with a transactional id is."""
+    """Identity of a producer with a transactional id, as the broker returned it."""
 
     producer_id: int
     producer_epoch: int
@@ -469,6 +469,6 @@ class MortalBroker(KafkaDriver):
 
 
 def is_unstable(reply: pb.FetchOffsetsResponse) -> bool:
-    """Whether a transaction still holds one of the offsets."""
+    """Return whether a transaction still holds one of the offsets."""
     codes = {partition.error_code for topic in reply.topics for partition in topic.partitions}
     return pb.UNSTABLE_OFFSET_COMMIT in codes

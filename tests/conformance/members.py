@@ -212,7 +212,7 @@ async def fetch(driver: Driver, group: str, *partitions: int, topic: str = TOPIC
 
 
 def new_group() -> str:
-    """A group that nobody has used."""
+    """Return an unused group id."""
     return f"group-{uuid.uuid4().hex[:12]}"
 
 

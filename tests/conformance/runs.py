@@ -25,7 +25,7 @@ class RealDriver(Driver, Protocol):
 def run_all(
     cases: Sequence[Case], connect: Mapping[Settings, Callable[[], RealDriver]]
 ) -> dict[str, BaseException | None]:
-    """What became of every case, each on the coordinator that is set up as it wants."""
+    """Run every case, each on a coordinator with the settings that it names; return the outcomes."""
     return asyncio.run(_run_all(cases, connect))
 
 

@@ -145,7 +145,7 @@ class ServerDriver:
         return await self._send(request).future
 
     async def _administer(self, request: Message) -> Message:
-        """What administrators ask goes to a service of its own, as calls."""
+        """Send a request of an administrator to the admin service."""
         async with channel_to(self.address, self.credentials) as channel:
             call = getattr(AdminStub(channel), type(request).__name__.removesuffix("Request"))
             reply: Message = await call(request)

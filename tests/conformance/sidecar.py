@@ -47,7 +47,7 @@ def on_rota(address: str) -> Open:
 
 
 def cases(coordinator: str) -> Sequence[Case]:
-    """Those that ask for nothing but what a member asks for, on the server that all share."""
+    """Return the cases that need member requests only, on the shared server."""
     return [
         case
         for case in cases_on(coordinator)

@@ -27,7 +27,7 @@ ROW_OF_THE_LIST = re.compile(r"^\| (?!what \|)(.+?) \|", re.MULTILINE)
 
 
 class Row(NamedTuple):
-    """What a coordinator was asked."""
+    """One request to a coordinator with its response."""
 
     coordinator: str
     cases: int
@@ -46,7 +46,7 @@ def put_down(test: str, row: Row) -> None:
 
 
 def rows() -> list[Row]:
-    """What was put down since the run began."""
+    """Return the rows recorded since the run began."""
     return added(Row(*json.loads(file.read_text())) for file in ROWS.glob("*"))
 
 

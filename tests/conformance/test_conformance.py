@@ -119,7 +119,7 @@ def judge(result: BaseException | None) -> None:
 
 @pytest.fixture(scope="module")
 def rota_results(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Results]:
-    """What became of every case on Rota's server: one for each set of settings, because they are set at its start."""
+    """Outcomes of every case on Rota's server: one for each set of settings, because they are set at its start."""
     with ExitStack() as stack:
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {}
         for settings in (DEFAULT, DELAYED, EXPIRING, MORTAL):
@@ -162,7 +162,7 @@ def flags(settings: Settings) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def sidecar_on_kafka_results(prepared: Kafka) -> Results:
-    """What became of a member's cases on the shared broker, asked through the adapter."""
+    """Outcomes of the member's cases on the shared broker, through the adapter."""
     way = sidecar.on_kafka(prepared.bootstrap)
     return runs.run_all(sidecar.cases(KAFKA), {DEFAULT: partial(SidecarDriver, way, DEFAULT, KAFKA)})
 
@@ -179,7 +179,7 @@ def sidecar_on_rota_results(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def kafka_results(prepared: Kafka) -> Iterator[Results]:
-    """What became of every case on Kafka."""
+    """Outcomes of every case on Kafka."""
     with (
         running(settings=properties(DELAYED)) as delayed,
         running(settings=properties(MORTAL)) as mortal,

@@ -1,7 +1,7 @@
 """
-The cases that wait for Kafka to forget offsets, which takes it a minute at least.
+Cases that wait for Kafka to expire offsets, which takes at least a minute.
 
-They are no hurry to anybody, so they run beside other tests, and the other cases need not wait for them.
+They run beside other tests, so that the other cases need not wait for them.
 """
 
 import asyncio

@@ -65,7 +65,7 @@ async def call(over: grpc.aio.Channel, request: Message, token: str = "") -> Mes
 async def refusal(
     over: grpc.aio.Channel, method: MethodDescriptor, metadata: Sequence[tuple[str, str]]
 ) -> tuple[grpc.StatusCode, str]:
-    """How a call without content is refused, of whatever kind the method is."""
+    """Return the refusal of a call without content, for any kind of method."""
     try:
         if method.client_streaming:
             # Nothing is written: gRPC's client may take a stream that ended before its first write for broken.

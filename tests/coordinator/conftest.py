@@ -1,4 +1,4 @@
-"""What the tests of the coordinator share."""
+"""Fixtures of the coordinator's tests."""
 
 import uuid
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def stores_database(postgres: Postgres) -> str:
 
 @pytest.fixture
 def no_tables(stores_database: str) -> str:
-    """How to connect to a database without Rota's tables."""
+    """Address of a database without Rota's tables."""
     with psycopg.connect(stores_database) as connection:
         connection.execute("SET client_min_messages = warning")
         connection.execute("DROP SCHEMA IF EXISTS rota CASCADE")

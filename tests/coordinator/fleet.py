@@ -30,7 +30,7 @@ LOOK_S = 0.05
 
 
 class Access(NamedTuple):
-    """What servers ask of their callers, as flags, and what the callers show."""
+    """Access control of servers as flags, and the credentials of their clients."""
 
     flags: Sequence[str] = ()
     credentials: grpc.ChannelCredentials | None = None
@@ -65,14 +65,14 @@ class Fleet:
         return {name: coordinator.address for name, coordinator in self.members.items()}
 
     async def shares(self, asked: str) -> dict[str, int]:
-        """How many slots each process serves, as one of them sees it."""
+        """Return the number of slots of each process, as one process sees it."""
         async with channel_to(self.members[asked].address, self.access.credentials) as channel:
             reply = await AdminStub(channel).DescribeSlots(admin.DescribeSlotsRequest(), timeout=TRY_S)
         owners = [slot.owner_address for slot in reply.slots]
         return {name: owners.count(address) for name, address in self.addresses.items()}
 
     async def is_shared_equally(self) -> bool:
-        """Whether all processes agree that everybody has the same number of slots, within one."""
+        """Return whether all processes agree that their numbers of slots differ by one at most."""
         seen = [await self.shares(name) for name in self.members]
         counts = list(seen[0].values())
         return seen.count(seen[0]) == len(seen) and sum(counts) == 50 and max(counts) - min(counts) <= 1

@@ -48,7 +48,7 @@ def fields_of(message: Message) -> Sequence[FieldDescriptor]:
 
 
 def kind_of(field: FieldDescriptor) -> type[Message]:
-    """What a field holds, if that is a message."""
+    """Return the message type of a field, if it has one."""
     return GetMessageClass(cast("Descriptor", field.message_type))
 
 

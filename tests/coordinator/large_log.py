@@ -41,7 +41,7 @@ def group_ids() -> list[str]:
 
 
 def born(group_id: str, incarnation: int) -> Record:
-    """A group that nobody has joined."""
+    """Return the record of a group without members."""
     return Record(
         group=GroupRecord(group_id=group_id, incarnation=incarnation, state_since_ms=COMMITTED_AT_MS)
     )

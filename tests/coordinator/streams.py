@@ -64,7 +64,7 @@ class Stream:
 
     @property
     def members(self) -> set[str]:
-        """Who is told on this stream."""
+        """Return the members that are notified on this stream."""
         return {member_id for _, member_id in self.session.members}
 
     async def _answer(self, request: Message) -> Message:

@@ -152,7 +152,7 @@ def test_a_store_that_dies_and_comes_back_loses_nothing(
 
 
 async def nobody_serves(group: Watched) -> bool:
-    """Whether both processes refuse a heartbeat that both would have answered."""
+    """Return whether both processes refuse a heartbeat that each of them would have answered."""
     addresses = group.driver.addresses.values()
     first = group.members[0]
     codes = [await first.with_changes(driver=group.driver.at(address)).heartbeat() for address in addresses]

@@ -17,7 +17,9 @@ KILLS_IN_SOAK = 10 * len(PLACES)
 
 
 def places(store: Store, chance: random.Random, *, in_soak: bool) -> list[str]:
-    """Where a round kills. `test_failover.py` kills at each failpoint on PostgreSQL whenever tests run."""
+    """
+    Failpoints at which a round kills. `test_failover.py` kills at each failpoint on PostgreSQL whenever tests run.
+    """
     if store == "PostgreSQL" and not in_soak:
         return [UNDER_LOAD]
     return plan(chance, KILLS_IN_SOAK if in_soak else len(PLACES))

@@ -31,7 +31,7 @@ LATENCY_S = 0.001
 
 
 class Jump(selectors.SelectSelector):
-    """Waits for nobody: the clock goes to where the wait would have ended."""
+    """A wait that returns at once: the clock is set to the end of the wait."""
 
     now_s = 0.0
 

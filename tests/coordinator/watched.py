@@ -47,7 +47,7 @@ class Watched:
         self.committed += 1
 
     async def goes_on(self) -> None:
-        """Nobody was put out, nothing was lost, and the members may commit: as if nothing had happened."""
+        """Assert that no member was removed, nothing was lost, and the members may commit."""
         codes = await asyncio.gather(*(member.heartbeat() for member in self.members))
         assert set(codes) == {pb.NONE}, (self.name, codes)
         assert await fetch(self.driver, self.name, 0) == {0: self.committed}
@@ -68,7 +68,9 @@ class Watched:
         self.note()
 
     async def ask_again(self, newcomer: Member) -> None:
-        """The round was complete: whoever has no answer yet asks for its part again, and has it."""
+        """
+        Send SyncGroup again for each member without an assignment; the round was complete, so each receives its part.
+        """
         self.members.append(newcomer)
         calls = [member.send_sync() for member in self.members]
         for number, call in enumerate(calls):
@@ -112,7 +114,7 @@ async def finish_round(group: Watched, newcomer: Member) -> list[Call]:
 
 
 class Scene(NamedTuple):
-    """How a failpoint is reached, and how the group goes on after the crash."""
+    """Steps that reach a failpoint, and steps of the group after the crash."""
 
     reach: Callable[[Watched, Member], Coroutine[None, None, list[Call]]]
     resume: Callable[[Watched, Member], Coroutine[None, None, None]]

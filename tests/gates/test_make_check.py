@@ -1,4 +1,4 @@
-"""What `make check` promises to catch, it catches, and its message names the remedy."""
+"""Every violation that `make check` promises to catch is caught, and the message names the remedy."""
 
 import os
 import re
@@ -116,7 +116,7 @@ BREAKS: list[tuple[Callable[[Path], None], str, str]] = [
 
 @pytest.fixture(scope="module")
 def said(checkout: Path) -> str:
-    """What `make check` says to all breaks at once; each is told by its own words, which no kept contract has."""
+    """Output of `make check` for all violations at once; each is found by its own text, which no kept contract has."""
     for break_it, _, _ in BREAKS:
         break_it(checkout)
     done = make(checkout, "--keep-going", "check")

@@ -17,7 +17,7 @@ UNCOMMITTED = pb.ISOLATION_LEVEL_READ_UNCOMMITTED
 
 
 class Producer(NamedTuple):
-    """Who sends a batch, and its place in what they send."""
+    """A producer and the sequence number of its next batch."""
 
     id: int = -1
     epoch: int = -1
@@ -94,7 +94,7 @@ class Conversation:
     async def offset_at(
         self, topic: str, timestamp_ms: int, isolation: pb.IsolationLevel.ValueType = UNCOMMITTED
     ) -> tuple[int, int]:
-        """What ListOffsets says: the offset and its time."""
+        """Return offset and timestamp from ListOffsets."""
         asked = pb.ListOffsetsRequest.Partition(topic=topic, index=0, timestamp_ms=timestamp_ms)
         reply = await self.log.ListOffsets(
             pb.ListOffsetsRequest(partitions=[asked], isolation_level=isolation)

@@ -25,7 +25,7 @@ Standing = Literal["process", "both", "thread"]
 def command(
     servers: str, source: str, target: str, *, consumer: Settings, producer: Settings
 ) -> Sequence[str]:
-    """That of one copier."""
+    """Return the command line of one copier."""
     return [
         *(sys.executable, "-m", "tests.log.copy_worker"),
         *(f"--servers={servers}", f"--source={source}", f"--target={target}"),
@@ -57,7 +57,7 @@ class Copier(Owner):
         return self._offsets() == ends
 
     def tenures(self) -> Iterator[tuple[str, int, list[int]]]:
-        """What it owned: its name, the generation, the partitions."""
+        """Return the tenures of a copier: its name, the generation, the partitions."""
         for event in self.events("owns"):
             generation, *partitions = map(int, event.split())
             yield self.name, generation, partitions

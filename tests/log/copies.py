@@ -21,7 +21,7 @@ Content = Mapping[int, Sequence[Pair]]
 
 
 class Source(NamedTuple):
-    """What a copy must be equal to, and the offsets behind the last records."""
+    """The source that a copy must be equal to, and the end offsets."""
 
     content: Content
     ends: Mapping[int, int]
@@ -49,7 +49,7 @@ def fill(address: str, topic: str, records: int) -> Source:
 
 
 def differences(source: Content, made: Content) -> list[str]:
-    """What is wrong with a copy; a comparison of nothing is wrong too."""
+    """Return the differences of a copy; an empty comparison is a difference, too."""
     if not any(source.values()):
         return ["the source is empty: nothing was compared"]
     found: list[str] = []

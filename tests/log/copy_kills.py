@@ -17,7 +17,7 @@ Kill = Callable[[], None]
 
 
 class Size(NamedTuple):
-    """How large a copy is, and how often something is killed meanwhile."""
+    """Size of a copy, and the number of kills during it."""
 
     records: int
     kills: int

@@ -39,7 +39,7 @@ GONE = (errors.UndecidedCommit, errors.Disconnected, errors.TimedOut)
 def copy(
     consumer: rota.Consumer, producer: rota.Producer, target: str, reached: Callable[[str], None]
 ) -> None:
-    """What one poll gives, each record to the partition of its own number."""
+    """Send the records of one poll, each to the partition of the same number."""
     polled = consumer.poll(timeout_ms=POLL_MS)
     if not polled:
         return

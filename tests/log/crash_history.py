@@ -1,8 +1,8 @@
 """
-What must hold after producers and the server were killed, as functions of what each of them has written down.
+Rules that hold after producers and the server were killed, as functions of their event logs.
 
-Every attempt to send is told from every other one by its chunk, so the rules are exact: what was acknowledged is there
-once, what was not is there once or not at all.
+Every attempt to send differs from every other one by its chunk, so the rules are exact: an acknowledged chunk is in
+the log once, any other once or not at all.
 """
 
 import itertools
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """What a reader got during the faults."""
+    """Records that a reader received during the faults."""
 
     partition: int
     next_offset: int
@@ -87,7 +87,7 @@ class History:
                         yield Sent(producer, line.chunk, item)
 
     def faults(self) -> list[str]:
-        """What is wrong, if anything."""
+        """Return the violated rules."""
         rules = (lost, repeated, out_of_order, torn, aborted, other_for_readers, beyond_the_stable)
         return [
             f"{rule.__name__}: {fault}" for rule in rules for fault in itertools.islice(rule(self), SHOWN)
@@ -115,7 +115,7 @@ def lost(history: History) -> Iterator[str]:
 
 
 def repeated(history: History) -> Iterator[str]:
-    """There more than once; also where nobody sees it."""
+    """Return chunks that are in the log more than once, also where no reader sees them."""
     count = Counter(each.sent for partition in history.everything for each in partition)
     yield from (f"{sent} {times} times" for sent, times in count.items() if times > 1)
 
@@ -194,7 +194,7 @@ def _chunks(producer: str, partitions: Sequence[Sequence[Stored]]) -> dict[int, 
 
 
 def _first_offsets(producer: str, stored: Sequence[Stored]) -> dict[int, int]:
-    """Where each chunk begins in a partition."""
+    """Return the first offset of each chunk in a partition."""
     found: dict[int, int] = {}
     for offset, sent in stored:
         if sent.producer == producer:

@@ -25,7 +25,7 @@ WITHIN_S = 60
 
 
 class Journal:
-    """What a producer has done; each line is one write, which a kill of the process does not undo."""
+    """Event log of a producer; each line is one write, which a kill of the process does not undo."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -21,7 +21,7 @@ WAIT_MS = 100
 
 
 def fetches_in(file: Path) -> Iterator[Fetch]:
-    """What was written down."""
+    """Return the fetches in a reader's event log."""
     with file.open() as lines:
         for line in lines:
             partition, next_offset, stable, journal_size, values = json.loads(line)

@@ -23,7 +23,7 @@ COPIER = "copier"
 
 
 class Producer(NamedTuple):
-    """Who sends."""
+    """Identity of a producer."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -58,7 +58,7 @@ class Engine:
         return [ending for effects in self.writes for ending in effects.endings]
 
     def decide(self, decide: Callable[[Effects], T]) -> T:
-        """What the core says, and what it wants written."""
+        """Return the core's response and the writes that it requests."""
         effects = Effects()
         reply = decide(effects)
         self.writes.append(effects)
@@ -67,7 +67,7 @@ class Engine:
         return reply
 
     def write(self, until: int | None = None) -> None:
-        """What waits gets into the file."""
+        """Write the pending batches to the file."""
         until = len(self.writes) if until is None else until
         for effects in self.writes[self.in_file : until]:
             self.log.written(effects.rows)
@@ -84,7 +84,7 @@ class Engine:
         return log
 
     def crash(self) -> None:
-        """What waited is lost; a new process reads the file."""
+        """Lose the pending writes; a new process reads the file."""
         del self.writes[self.in_file :]
         self.log = self.read()
 

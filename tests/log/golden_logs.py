@@ -30,7 +30,7 @@ def state_of(log: Log) -> str:
 
 
 def replayed(log: Iterable[tuple[bytes, int]]) -> Log:
-    """What this version makes of a log."""
+    """Return the state after replaying a log with this version."""
     read = Log(CONFIG)
     for data, checksum in log:
         for record in batches.decode(data, checksum, "a golden log"):

@@ -30,7 +30,7 @@ class Owner:
         return Process.start(self._name, self._command, log=self._log, env=self._env)
 
     def events(self, kind: str) -> list[str]:
-        """What it has said of one kind."""
+        """Return the events of one kind."""
         lines = self._log.read_text().splitlines()
         return [line.removeprefix(kind).strip() for line in lines if line.startswith(kind)]
 
@@ -86,7 +86,7 @@ class Owner:
 
 
 def group_offsets(channel: grpc.Channel, group_id: str, topic: str, partitions: int) -> dict[int, int]:
-    """How far a group is on Rota's log, by partition."""
+    """Return the committed offsets of a group on Rota's log, by partition."""
     request = pb.FetchOffsetsRequest(group_id=group_id)
     request.topics.add(name=topic, partitions=range(partitions))
     reply = CoordinatorStub(channel).FetchOffsets(request, wait_for_ready=True, timeout=WITHIN_S)

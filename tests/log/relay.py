@@ -59,7 +59,7 @@ class Relay:
         self._run(self._set_silent(silent=True))
 
     def release(self) -> None:
-        """They do on new connections again. Who was kept waiting has to hang up."""
+        """Forward new connections again. A client that was kept waiting has to reconnect."""
         self._run(self._set_silent(silent=False))
 
     async def _set_silent(self, *, silent: bool) -> None:
@@ -67,7 +67,7 @@ class Relay:
         self.withheld = 0
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
 
         async def end() -> None:
             self._server.close()

@@ -1,4 +1,4 @@
-"""The copy job on Rota's log: whoever is killed or comes late, each record is copied once, and in its order."""
+"""The copy job on Rota's log: whichever process is killed or late, each record is copied once, and in its order."""
 
 import random
 from collections import Counter
@@ -74,7 +74,7 @@ class Job:
         self.coordinator.start()
 
     def kill_the_unheard_server(self) -> None:
-        """After it did what nobody was told of."""
+        """Kill the server after a write whose response was not sent."""
         self.relay.withhold()
         self._owners[0].wait_until(lambda: self.relay.withheld > 0)
         self.kill_the_server()
@@ -134,7 +134,10 @@ def test_a_copy_is_equal_whoever_is_killed(
 
 
 class Fight(NamedTuple):
-    """Where the first owner stops, how the two are started, and what the first is told when it goes on."""
+    """
+    The step at which the first owner stops, how both are started, and the error that the first receives when it
+    continues.
+    """
 
     point: Literal["produced", "offered"]
     refusal: str

@@ -101,7 +101,7 @@ class Crashes:
         self.coordinator.start()
 
     def kill_the_unheard_server(self) -> None:
-        """After it wrote what nobody was told of."""
+        """Kill the server after a write whose response was not sent."""
         self.relay.withhold()
         self.reader.wait_until(lambda: self.relay.withheld > 0, within_s=WITHIN_S)
         self.kill_the_server()

@@ -55,7 +55,7 @@ async def go_on(talk: Conversation) -> None:
 
 
 async def check(talk: Conversation, acknowledged: int) -> None:
-    """Of those that were refused nobody knows; what comes after them is behind them."""
+    """Check that later batches are behind the refused ones, whose outcome is unknown."""
     values = await talk.values("full", pb.ISOLATION_LEVEL_READ_UNCOMMITTED)
     assert values[:acknowledged] == [VALUE] * acknowledged
     assert values[-1] == b"after"
@@ -106,7 +106,7 @@ async def become(coordinator: Coordinator, fault: Fault) -> None:
 
 
 async def is_ready(coordinator: Coordinator) -> bool:
-    """Whether it says that it serves."""
+    """Return whether the server reports that it is ready."""
     return (await asyncio.to_thread(get, coordinator.http, "/readyz")).status == 200
 
 

@@ -126,7 +126,7 @@ async def call_anything(over: grpc.aio.Channel, garbage: Garbage) -> str:
 
 
 async def fuzz(address: str, seed: int, owner_sent: list[int]) -> Counter[str]:
-    """Everybody at once."""
+    """Run all clients at once."""
     garbage = LogGarbage(seed, ("fuzz", "own", ""))
     outcomes: Counter[str] = Counter()
     left = iter(range(CALLS))

@@ -1,4 +1,4 @@
-"""What earlier versions wrote of topics and transactions is read, and what later ones may write does no harm."""
+"""Logs of topics and transactions from earlier versions are replayed, and records of later versions do no harm."""
 
 from pathlib import Path
 

@@ -34,7 +34,7 @@ CONFIG = LogConfig(epoch_max=3, producers_expire_ms=EXPIRE_MS)
 
 
 def told(log: Log) -> list[object]:
-    """What a log knows, as far as it may not depend on whether it was live or read."""
+    """Return the state of a log that must be equal whether it was live or replayed."""
     return [
         (
             partition.log_id,
@@ -170,7 +170,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.engine.write()
 
     def crash(self) -> None:
-        """Nobody was told of what was not written, so nobody's identity is from there."""
+        """Lose unwritten batches; no response was sent for them, so no producer has an id from there."""
         self.engine.crash()
         for who in IDS:
             self.now[who] = Producer(transactional_id=who)
@@ -274,7 +274,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @override
     def teardown(self) -> None:
-        """Everybody goes quiet."""
+        """Stop all producers and readers."""
         self.engine.pass_time(TIMEOUT_MS)
         self.engine.pass_time(EXPIRE_MS)
         self.engine.write()

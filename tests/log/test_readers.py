@@ -1,4 +1,4 @@
-"""What readers see: the last stable offset, what was aborted, and what retention leaves."""
+"""Readers see the last stable offset, aborted transactions, and the start offset after retention."""
 
 import pytest
 

@@ -108,7 +108,7 @@ class Job:
         return rota.Consumer(**settings)
 
     def come_and_go(self) -> None:
-        """Somebody was in the group, and its generation is higher now."""
+        """Join and leave the group, which increases its generation."""
         with self.consumer() as consumer:
             consumer.subscribe(TOPIC)
             while not consumer.assignment():
@@ -199,7 +199,7 @@ def test_a_static_member_that_comes_back_fences_its_former_self_of_the_same_gene
 
 
 def assigned(consumer: rota.Consumer, store: SqlStore) -> Tenure:
-    """What it has as soon as it has something."""
+    """Return the assignment as soon as it is not empty."""
     listener = store.listener(consumer)
     consumer.subscribe(TOPIC, listener=listener)
     while not consumer.assignment():

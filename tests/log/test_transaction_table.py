@@ -24,7 +24,7 @@ WEEK_MS = LogConfig().producers_expire_ms
 
 
 class State(enum.Enum):
-    """What the log knows of the id."""
+    """State of a transactional id in the log."""
 
     UNKNOWN = "never made, or forgotten"
     IDLE = "no transaction; the last one, if any, was not ended by its producer"
@@ -35,7 +35,7 @@ class State(enum.Enum):
 
 
 class Input(enum.Enum):
-    """What may happen to it."""
+    """Input of the state machine."""
 
     PRODUCE = "produce"
     PLAIN = "produce without transaction"

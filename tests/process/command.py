@@ -34,7 +34,7 @@ class Command:
 
     @property
     def said(self) -> str:
-        """What it printed."""
+        """Return the output of the command."""
         return self._process.log.read_text()
 
     @property

@@ -1,4 +1,4 @@
-"""How a system that a person started ends: the same way whenever the signal comes."""
+"""A system in the foreground shuts down the same way, whenever the signal arrives."""
 
 import signal
 import sys

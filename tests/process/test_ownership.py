@@ -1,4 +1,4 @@
-"""What a test starts ends with it, also when the test fails before it has ended anything."""
+"""Processes that a test starts end with it, also when the test fails before it has ended them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""How the harness waits for servers: an end is reported at once, with the log of the one that ended."""
+"""The harness waits for servers: an exit is reported at once, with the log of the process that exited."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,8 @@
 """
-Floods against a gRPC port: what one connection, or many, may do to everybody else.
+Floods against a gRPC port: one connection, or many, and their effect on all other clients.
 
-Each sends what it is named after, and leaves its connections open until the attacker closes them. All are bounded in count,
-bytes and time.
+Each sends what it is named after, and leaves its connections open until the attacker closes them. All are bounded in
+count, bytes and time.
 """
 
 import struct

@@ -207,7 +207,7 @@ async def set_clocks(coordinator: Coordinator, **ahead: int) -> None:
 @pytest.mark.process
 def test_records_have_the_right_time_and_members_and_transactions_stay(tmp_path: Path) -> None:
     async def appended_ahead_s(talk: Conversation) -> float:
-        """How far ahead of this process's clock the log takes the time to be."""
+        """Return the seconds by which the log's time is ahead of the clock of this process."""
         reply = await talk.send("t", batch([b"v"]))
         assert reply.error_code == pb.NONE
         return reply.log_append_time_ms / 1_000 - wall_s()

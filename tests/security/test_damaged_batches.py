@@ -63,7 +63,7 @@ def damaged(folder: Path, program: str = "rota_coordinator") -> Iterator[Coordin
 
 
 def payload_of(file: Path, base_offset: int) -> bytes:
-    """What lies in the file of the damaged partition's batch."""
+    """Return the payload in the file for the batch of the damaged partition."""
     connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
     found = connection.execute(
         "SELECT data FROM payloads JOIN headers USING (payload_id) WHERE base_offset = ? AND log_id = "

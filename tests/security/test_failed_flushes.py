@@ -21,7 +21,7 @@ WITHIN_S = 20
 
 
 async def is_committed(talk: Conversation, group: str, offset: int) -> bool:
-    """Whether a commit is acknowledged."""
+    """Return whether a commit is acknowledged."""
     partition = pb.PartitionOffset(index=0, offset=offset)
     request = pb.CommitOffsetsRequest(
         group_id=group, generation_id=-1, topics=[pb.TopicOffsets(name="t", partitions=[partition])]
@@ -34,7 +34,7 @@ async def is_committed(talk: Conversation, group: str, offset: int) -> bool:
 
 
 async def is_appended(talk: Conversation, value: bytes) -> bool:
-    """Whether a record is acknowledged."""
+    """Return whether a record is acknowledged."""
     try:
         return not (await talk.send("t", batch([value]))).error_code
     except grpc.aio.AioRpcError:

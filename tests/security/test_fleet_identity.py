@@ -68,7 +68,7 @@ def told(folder: Path, story: Story) -> None:
 
 
 async def reporting(*reports: pb.SidecarReport) -> AsyncIterator[pb.SidecarReport]:
-    """These, and then nothing until the stream is ended."""
+    """Yield the reports, and then nothing until the stream is ended."""
     for report in reports:
         yield report
     await asyncio.Event().wait()

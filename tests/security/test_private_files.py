@@ -1,4 +1,4 @@
-"""What Rota keeps in files is for its user alone, whatever the umask: files 0600, folders 0700."""
+"""Files of Rota are readable by its user alone, whatever the umask: files 0600, folders 0700."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """What is below the folder, and the folder, that others may touch; with its mode."""
+    """Return the folder and the files below it that other users may access, with their modes."""
     modes = {path: path.lstat().st_mode for path in (folder, *folder.rglob("*"))}
     return {str(path.relative_to(folder)): oct(S_IMODE(mode)) for path, mode in modes.items() if mode & 0o077}
 

@@ -58,7 +58,7 @@ class Commits:
             await asyncio.sleep(0.01)
 
     async def committed(self, group: str) -> int:
-        """What the coordinator says is committed, as soon as it serves the group."""
+        """Return the committed offset as soon as the coordinator serves the group."""
         topics = [pb.TopicPartitions(name="t", partitions=[0])]
         while True:
             request = pb.FetchOffsetsRequest(group_id=group, topics=topics)
@@ -91,7 +91,7 @@ async def end(tasks: Iterable["asyncio.Task[None]"]) -> None:
 
 
 async def check(address: str, acknowledged: Mapping[str, int]) -> None:
-    """What a coordinator says that has read everything from the promoted server."""
+    """Check the log of a coordinator that has read everything from the promoted server."""
     async with asyncio.timeout(STORY_S), grpc.aio.insecure_channel(address) as channel:
         commits = Commits(channel)
         for group, offset in acknowledged.items():

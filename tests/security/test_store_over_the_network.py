@@ -81,7 +81,7 @@ def trusting(authority: Authority, server: Postgres) -> str:
 
 
 def refusal(folder: Path, store: str, *flags: str) -> str:
-    """What a coordinator says that does not start."""
+    """Return the error of a coordinator that does not start."""
     coordinator = Coordinator(folder, flags, store=store)
     with pytest.raises(ProcessFailed):
         coordinator.start()

@@ -1,4 +1,4 @@
-"""What strangers, and principals that run wild, do to a coordinator: members beside them notice nothing."""
+"""Unauthenticated clients and principals that exceed their limits: members beside them notice nothing."""
 
 import asyncio
 import random

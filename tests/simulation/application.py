@@ -42,14 +42,14 @@ class Work:
 
 @dataclass(slots=True)
 class Lost:
-    """What it had before, and when: a verdict on that comes late."""
+    """A former tenure and its end: a verdict on its records comes late."""
 
     offsets: dict[int, Offset] = field(default_factory=dict)
     generation: int = -1
 
 
 class Application:
-    """What is told by the member core comes in; commits, fetches and acknowledgements go out."""
+    """The application beside a member core: takes its events; commits, fetches and acknowledges."""
 
     def __init__(self, world: World, member: "SimulatedMember") -> None:
         self.world = world
@@ -198,7 +198,7 @@ class Application:
             work.in_doubt = True
 
     def _drop(self, partitions: frozenset[Partition], *, in_good_order: bool) -> None:
-        """They are somebody else's from here on, if somebody wants them."""
+        """Drop partitions; from now on another member may own them."""
         history = self.member.history
         lost: dict[int, Offset] = {}
         for number in sorted(partition.number for partition in partitions):

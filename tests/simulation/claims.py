@@ -1,4 +1,4 @@
-"""What an answer claims, held against what was written. Called at the moment when the answer leaves its coordinator."""
+"""Claims of a response, compared with the written records when the response leaves its coordinator."""
 
 from collections.abc import Sequence
 
@@ -63,7 +63,7 @@ def check_fetch(history: History, ticket: Ticket, reply: pb.FetchOffsetsResponse
 
 
 def check_refusal(history: History, ticket: Ticket, error: pb.ErrorCode.ValueType, what: str) -> None:
-    """Whoever is refused has changed nothing."""
+    """Check that a refused request has changed nothing."""
     if error not in UNDECIDED:
         history.refused(ticket, what)
 
@@ -83,7 +83,7 @@ def check_commit(
 
 
 def check_owner(reply: Message | None, *, alive: bool, owner: bool) -> None:
-    """S11: whoever answers has the slot at that moment, by the store's own table and clock."""
+    """S11: a process that answers owns the slot at that moment, by the store's own table and clock."""
     refusal = reply.groups[0] if isinstance(reply, admin.DeleteGroupsResponse) else reply
     said_nothing = reply is None or getattr(refusal, "error_code", pb.NONE) == pb.NOT_COORDINATOR
     if not said_nothing and not (alive and owner):

@@ -59,7 +59,7 @@ class Crew:
             self.world.loop.outside(2 * SESSION_S, self._end_double)
 
     def kill(self, number: int) -> None:
-        """SIGKILL: nobody is told."""
+        """Kill the process (SIGKILL): it notifies no other process."""
         if number in self.members:
             self.world.fault("member killed")
             self.members.pop(number).kill()
@@ -102,7 +102,7 @@ class Crew:
             self.members[number].process.pause(SESSION_S * self.world.chance.uniform(*sessions))
 
     def wake(self) -> None:
-        """Everybody runs."""
+        """Start all processes."""
         for member in self.members.values():
             member.process.wake()
         self._end_double()
@@ -138,7 +138,7 @@ class Nemesis:
         }
 
     def act(self) -> None:
-        """One act; as often as not somebody comes back."""
+        """Perform one act; half of the acts start a stopped process again."""
         chance, plan = self.world.chance, self.world.plan
         self.crew.start(chance.randrange(plan.members))
         if plan.acts:
@@ -187,7 +187,7 @@ class Nemesis:
 
 
 class Stranger:
-    """Somebody who says what no member would, and administrators: whatever is not allowed must change nothing."""
+    """A client that sends invalid requests, and administrators: a request that is not allowed changes nothing."""
 
     def __init__(self, world: World, crew: Crew) -> None:
         self.world = world

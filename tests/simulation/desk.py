@@ -74,7 +74,7 @@ class Desk:
 
     @property
     def working(self) -> dict[int, int]:
-        """The partitions that it has, as far as somebody can be given records of them."""
+        """Return the assigned partitions from which records can be delivered."""
         return {partition.number: 0 for partition in self.core.held}
 
     async def run(self) -> None:

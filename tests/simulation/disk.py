@@ -1,8 +1,8 @@
 """
-A store with latency and faults. What it says is durable survives a crash; what it has not said yet may, or may not.
+A store with latency and faults. A durable write survives a crash; a pending one may or may not.
 
-What is under way reaches the disk by itself, also when the process that sent it is paused or dead by then. Faults that
-the port names: an error before the write, and one after it, when nobody knows what is there.
+A pending write reaches the disk by itself, also when the process that sent it is paused or dead by then. The faults
+are those of the port: an error before the write, and an error after it with an unknown outcome.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ Result = TypeVar("Result")
 
 
 class Reader(Protocol):
-    """Who is told what is on the disk, as soon as it is."""
+    """Listener for records, called as soon as they are on the disk."""
 
     def wrote(self, slot: int, epoch: int, records: Sequence[Record]) -> None:
-        """These records are durable now."""
+        """Handle records that are durable now."""
         ...
 
     def compacted(self, slot: int) -> None:
@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 class Append(NamedTuple):
-    """What was asked to be put down, in the place of all before it or behind it, and who waits for it."""
+    """A pending write, which replaces all earlier records or follows them, and the future of its caller."""
 
     slot: int
     epoch: int
@@ -51,7 +51,7 @@ class Append(NamedTuple):
 
 @dataclass(slots=True)
 class Disk:
-    """What survives."""
+    """The state that survives a crash."""
 
     loop: VirtualLoop
     plan: Plan
@@ -67,13 +67,13 @@ class Disk:
     cut: set[Process] = field(default_factory=set)
 
     def latency_s(self) -> float:
-        """How long something takes this time."""
+        """Draw the latency of one operation in seconds."""
         if self._happens(self.plan.slow_rate, "slow write"):
             return self.chance.uniform(0, 2 * SLOW_S)
         return self.chance.uniform(0, 2 * self.plan.latency_s)
 
     def fails(self) -> tuple[bool, bool]:
-        """Whether something is carried out, and whether it is said to have failed."""
+        """Draw whether an operation is carried out, and whether it is reported as failed."""
         if self.calm or self.chance.random() >= self.plan.error_rate:
             return True, False
         done = self.chance.random() < 0.5
@@ -81,7 +81,7 @@ class Disk:
         return done, True
 
     def reaches(self, process: Process) -> bool:
-        """Whether a message between a process and the disk arrives."""
+        """Draw whether a message between a process and the disk arrives."""
         if process not in self.cut:
             return True
         self.fired["store cut off"] += 1
@@ -94,7 +94,9 @@ class Disk:
         return True
 
     def write(self, append: Append) -> None:
-        """Put records at the end of a log, or in its place, as bytes, so that nobody changes them later."""
+        """
+        Append records to a log, or replace the log, as bytes, so that later changes of the objects have no effect.
+        """
         slot = append.slot
         data, checksum = batches.encode(append.records)
         read = batches.decode(data, checksum, "the log")
@@ -198,12 +200,12 @@ class DiskStore(Store):
             answer.set_exception(error)
 
     def claimed(self, slot: int) -> Claim:
-        """On the disk: nobody else writes to the slot from now on."""
+        """Write a claim: from now on no other process writes to the slot."""
         self.disk.epochs[slot] += 1
         return Claim(self.disk.epochs[slot], handover=b"")
 
     def _send(self) -> None:
-        """All that waits goes in one transaction; if it takes too long nobody knows what became of it."""
+        """Write all pending appends in one transaction; after a timeout their outcome is unknown."""
         appends = self._under_way = self._waiting
         self._waiting = []
         refused = frozenset(self._broken)

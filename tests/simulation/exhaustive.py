@@ -35,7 +35,7 @@ from tests.simulation.watch import check_bounds, check_change, check_shape, is_s
 
 
 class Steps:
-    """What can happen next in a state."""
+    """Possible next steps in a state."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -72,7 +72,7 @@ class Steps:
             yield from self._perform(lambda world: ask_commit(world, number))
 
     def _perform(self, act: Callable[[World], Effects]) -> Iterator[World]:
-        """What was decided is written and answered; or it is written, and nobody is answered any more."""
+        """Write a decision and send its responses; or write it and crash before the responses."""
         world = self.world.twin()
         effects = act(world)
         world.log += tuple(effects.records)
@@ -177,13 +177,13 @@ def ask_commit(world: World, number: int) -> Effects:
 
 
 def pass_time(world: World, at_ms: int) -> Effects:
-    """Nobody says anything until something is due."""
+    """Advance the clock to the next deadline without any request."""
     world.now_ms = max(world.now_ms, at_ms)
     return world.core.pass_time(GROUP, MonotonicMs(world.now_ms))
 
 
 def crashed(world: World) -> World:
-    """The process dies and reads its log; whoever waited asks again."""
+    """Kill the process and replay its log; clients whose requests were pending send them again."""
     world.crashes += 1
     world.core = folded(world)
     world.core.loaded(MonotonicMs(world.now_ms), HandoverSnapshot())
@@ -251,7 +251,7 @@ def synced(world: World, client: Client, reply: pb.SyncGroupResponse) -> Client:
 
 
 def obeyed(client: Client, error: pb.ErrorCode.ValueType) -> Client:
-    """What a client does about an error; one that lost its id twice stays away."""
+    """Handle an error as a client does; one that lost its id twice stays away."""
     match error:
         case pb.NONE:
             return client
@@ -281,7 +281,7 @@ def check(before: World, after: World, effects: Effects) -> None:
 
 
 def folded(world: World) -> Groups:
-    """What a restart reads."""
+    """Return the state that a restart reads."""
     core = Groups(config(world.case))
     for record in world.log:
         core.replay(record)
@@ -301,7 +301,7 @@ def instance(world: World, number: int) -> str | None:
 
 @dataclass(slots=True)
 class Found:
-    """How much was searched."""
+    """Size of the search."""
 
     states: int = 0
     transitions: int = 0

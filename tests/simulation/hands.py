@@ -37,7 +37,7 @@ class Held:
 
 @dataclass(slots=True)
 class Book:
-    """What the application knows of a ledger."""
+    """State of a ledger as the application knows it."""
 
     delivery_epoch: int
     partition: Partition
@@ -84,7 +84,7 @@ class Hands:
         self._grant(self._world.chance.randint(1, CREDIT_MAX))
 
     def crash(self) -> None:
-        """All that it held is forgotten; nobody gets a verdict on it from here."""
+        """Forget all records in flight; no verdict on them follows."""
         self._world.situations.met["an application crashes with records in its hands"] += bool(self._held)
         self.is_attached = False
         self._held.clear()
@@ -251,7 +251,7 @@ class Hands:
             self._desk.feed(on.Judged((lie,)))
 
     def refuse(self, refused: do.Refuse) -> None:
-        """It was wrong about a record, and must have meant to be."""
+        """Record a refused verdict; the application must have sent a wrong one on purpose."""
         if (refused.delivery_epoch, refused.offset) not in self._lies:
             raise Violation(
                 "S8", f"a verdict on {refused.partition}@{refused.offset} is refused: {refused.message}"
@@ -281,7 +281,7 @@ class Hands:
         )
 
     def holds(self, partition: Partition) -> bool:
-        """Whether it has records of it in its hands."""
+        """Return whether the application has records of the partition in flight."""
         return any(each.partition == partition for each in self._held.values())
 
     def _spawn(self, work: Callable[..., object], *arguments: object) -> None:

@@ -1,7 +1,8 @@
 """
-What was said, done and written of one group, and the invariants over it. A broken one fails at the step that broke it.
+Requests, responses and records of one group, and the invariants over them. A violation fails at the step that causes
+it.
 
-Every commit carries its number as metadata, so that the log itself says which commit was applied, and when.
+Every commit carries its number as metadata, so that the log itself shows which commit was applied, and when.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ Token = tuple[int, int]
 
 @dataclass(slots=True)
 class Commit:
-    """A commit that somebody sent."""
+    """A commit that a member or another client sent."""
 
     number: int
     member_id: str
@@ -52,7 +53,7 @@ class Stored(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """What was known when a request was decided."""
+    """State at the time at which a request was decided."""
 
     incarnation: int
     # By partition: the place in the log of the last commit that was acknowledged then.
@@ -69,7 +70,7 @@ class Done:
         self._later: set[int] = set()
 
     def add(self, begin: int, end: int) -> None:
-        """Those from `begin` on, before `end`, and gaps behind them."""
+        """Add the records from `begin` to `end`, exclusive, and the gaps behind them."""
         if begin <= self.end:
             self.end = max(self.end, end)
         else:
@@ -133,7 +134,7 @@ class History:
         self._check_holders(partition, now_s)
 
     def _check_holders(self, partition: int, now_s: float) -> None:
-        """Who has a partition by what is written, and who owns it by its own clock, must be the same member."""
+        """Check that the owner of a partition by the records and by its own clock is the same member."""
         owner = self.assigned.get(partition)
         for member_id, until_s in self.holders.get(partition, {}).values():
             # Who takes a static member's place has its partitions at once; the old one is fenced at its next word.
@@ -176,7 +177,7 @@ class History:
         self.releases.pop(partition, None)
 
     def done_to(self, partition: int) -> int:
-        """The first record that nobody has worked through."""
+        """Return the offset of the first record that is not processed."""
         return self.done[partition].end if partition in self.done else 0
 
     def check_done(self, commit: Commit) -> None:
@@ -188,7 +189,7 @@ class History:
                 )
 
     def _set_from_outside(self, partition: int, offset: int) -> None:
-        """Somebody else decided where to go on."""
+        """Set the position by another client's commit."""
         self.done.setdefault(partition, Done()).add(0, offset)
         self.releases.pop(partition, None)
 
@@ -328,7 +329,7 @@ class History:
         self.places[commit.number, partition] = self.position
 
     def _check_right(self, commit: Commit, partition: int) -> None:
-        """Whether who committed may."""
+        """Check that the member may commit."""
         if commit.generation < 0:
             if self.members:
                 raise Violation("S4", f"{partition} is set from outside while the group has members")
@@ -346,14 +347,17 @@ class History:
             )
 
     def _check_nobody_else_has(self, commit: Commit, partition: int, now_s: float) -> None:
-        """Also while a partition is given to nobody, because its owner has yet to let go: nobody else commits for it."""
+        """
+        Check that no other member commits for a partition, also while it is assigned to none and its owner has yet to
+        revoke it.
+        """
         for member_id, until_s in self.holders.get(partition, {}).values():
             others = instance_of(member_id) != instance_of(commit.member_id)
             if others and until_s > now_s and commit.generation >= 0:
                 raise Violation("S4", f"{commit.member_id} commits {partition}, and {member_id} still has it")
 
     def _check_order(self, commit: Commit, partition: int, offset: int) -> None:
-        """Whether the commit may follow the last one."""
+        """Check that the commit may follow the last one."""
         last = self.stored.get(partition)
         if last is None or commit.generation < 0:
             return
@@ -367,7 +371,7 @@ class History:
             raise Violation("S5", f"{partition} falls from {last.offset} to {offset}")
 
     def _removed(self, partition: int) -> None:
-        """An offset is forgotten, which may be while nobody is in the group."""
+        """Check that an offset is only removed while the group is empty."""
         if self.members:
             raise Violation("S5", f"{partition} is forgotten while the group has members")
         self.stored.pop(partition, None)
@@ -375,7 +379,7 @@ class History:
         self.forgotten[partition] = self.position
 
     def check_log(self, records: Iterable[OffsetCommitted]) -> None:
-        """What a restart reads of offsets is what was written last."""
+        """Check that a restart reads the offsets that were written last."""
         read = {each.partition: each.offset for each in records}
         known = {partition: stored.offset for partition, stored in self.stored.items()}
         if read != known:

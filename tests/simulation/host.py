@@ -41,7 +41,7 @@ def give_up(broken: Exception) -> None:
 
 
 class Surroundings(Protocol):
-    """What a host needs of its world."""
+    """Environment of a host in the simulated world."""
 
     loop: VirtualLoop
     plan: Plan
@@ -73,7 +73,7 @@ class Host:
 
     @property
     def running(self) -> "Coordinator":
-        """What runs in the process; there while that is."""
+        """Return the program of the process; it exists while the process does."""
         assert self._running is not None
         return self._running
 
@@ -204,7 +204,7 @@ class Coordinator:
         return SharedOwnership(self.shared, slots, lambda: self.host.address, self.lease, callbacks)
 
     async def run(self) -> None:
-        """What the program runs."""
+        """Run the program's main task."""
         self.stalls.start()
         self._tending = [
             self.process.spawn(self.service.run(lambda: None)),
@@ -212,7 +212,7 @@ class Coordinator:
         ]
 
     async def leave(self) -> None:
-        """What the program does when it is asked to stop."""
+        """Shut the program down as on SIGTERM."""
         for task in self._tending:
             task.cancel()
         await self.service.leave()
@@ -223,7 +223,7 @@ class Coordinator:
             self.service.expire_offsets()
 
     def crashed(self) -> None:
-        """This process dies now."""
+        """Kill this process now."""
         for watch in self.watches.values():
             self.world.situations.crashed(watch.looks, writing=self.store.writing)
 

@@ -1,4 +1,4 @@
-"""What must hold in every run, each rule under its name. Who finds one broken raises Violation, which ends the run."""
+"""Invariants of every run, each under its name. A violated one raises Violation, which ends the run."""
 
 INVARIANTS = {
     # Safety, at every step or over all that was said and written (history.py, transactions.py, watch.py).

@@ -1,10 +1,11 @@
 """
-An event loop whose clock is a number, and processes on it that can be stopped, woken and killed between any two turns.
+An event loop whose clock is a number, and processes on it that can be stopped, woken and killed between any two
+turns.
 
 The shipping code runs on it unchanged. When nothing is ready the clock jumps to the next timer; when there is none
-either, everybody waits for something that will never come, and that is said. A process is whatever was started in its
-context: asyncio hands the context on to all that the process schedules, so that nothing of a killed one runs again,
-not even a `finally`, and what reaches a stopped one waits until it is woken.
+either, the run is deadlocked, and that is raised. A process is all that was started in its context: asyncio passes
+the context on to all that the process schedules, so that nothing of a killed one runs again, not even a `finally`,
+and events for a stopped one wait until it is woken.
 """
 
 import asyncio
@@ -124,7 +125,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task.result()
 
     def bury(self) -> None:
-        """End what is left open; the run is over, and nobody looks any more."""
+        """End the tasks that are left after the run."""
         for task in self._tasks:
             body = task.get_coro()
             if not task.done() and body is not None:
@@ -193,7 +194,7 @@ class Process:
         return task
 
     def may_run(self) -> bool:
-        """Whether the process has a turn; it may die instead."""
+        """Return whether the process has a turn; it may die instead."""
         self.turns_left -= 1
         if self.turns_left == 0:
             self.doom()

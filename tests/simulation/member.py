@@ -117,7 +117,7 @@ class SimulatedMember:
             await asyncio.sleep(TOPICS_REFRESH_S)
 
     def kill(self) -> None:
-        """SIGKILL: nobody is told."""
+        """Kill the process (SIGKILL): it notifies no other process."""
         self.history.gives_up(self.process)
         self.process.kill()
         if self._connection is not None:
@@ -129,7 +129,7 @@ class SimulatedMember:
         self.world.loop.call_soon(self.feed, ending, context=self.process.context)
 
     def rejoin(self) -> None:
-        """It prefers another strategy."""
+        """Rejoin with another preferred strategy."""
         self._versions += 1
         changed = on.OfferStrategies(self._strategies())
         self.world.loop.call_soon(self.feed, changed, context=self.process.context)

@@ -29,7 +29,7 @@ Request = GroupRequest | pb.FindCoordinatorRequest
 
 
 class Server(Protocol):
-    """Where requests go; `process` is None while nobody listens."""
+    """Destination of requests; `process` is None while no process listens."""
 
     process: Process | None
 
@@ -68,7 +68,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Network:
-    """What carries messages, and what it does to them."""
+    """Network that carries messages, delays and loses them."""
 
     loop: VirtualLoop
     plan: Plan
@@ -113,11 +113,11 @@ class Network:
             self._carry(exchange.connection, 1, partial(self._answered, exchange, reply))
 
     def push(self, connection: Connection, notice: Notice) -> None:
-        """Send what nobody asked for. Called by the server's process."""
+        """Send an unsolicited message. Called by the server's process."""
         self._carry(connection, 1, partial(self._pushed, connection, notice))
 
     def reset(self, connection: Connection) -> None:
-        """Break a connection: whoever waits on it is told."""
+        """Break a connection: all requests pending on it fail."""
         if connection.open:
             connection.open = False
             for answer in list(connection.waiting):
@@ -208,7 +208,7 @@ class Network:
 
 
 def complete(answer: "asyncio.Future[Message]", reply: Message | None) -> None:
-    """The answer is there, unless nobody waits any more."""
+    """Deliver the response unless the caller has given up."""
     if answer.done():
         return
     if reply is None:
@@ -218,12 +218,12 @@ def complete(answer: "asyncio.Future[Message]", reply: Message | None) -> None:
 
 
 def expire(answer: "asyncio.Future[Message]") -> None:
-    """It took too long."""
+    """Fail a request at its deadline."""
     if not answer.done():
         answer.set_exception(TimeoutError())
 
 
 def fail(answer: "asyncio.Future[Message]") -> None:
-    """It will not come."""
+    """Fail a request whose response is lost."""
     if not answer.done():
         answer.set_exception(ConnectionError("the connection was reset"))

@@ -1,4 +1,6 @@
-"""What a seed draws. Each kind of fault is left out in a part of the seeds, so that its absence is tried too."""
+"""
+Parameters that a seed draws. Each kind of fault is omitted in a part of the seeds, so that its absence is tested too.
+"""
 
 import random
 from dataclasses import dataclass

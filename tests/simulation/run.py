@@ -28,7 +28,7 @@ ROUNDS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run was like; it only exists when no invariant was broken."""
+    """Statistics of a run; it only exists when no invariant was violated."""
 
     steps: int
     virtual_s: float
@@ -82,7 +82,7 @@ async def _run(world: World, producing: random.Random) -> None:
 
 
 async def heal(world: World, crew: Crew) -> None:
-    """No more faults, everybody is there, and what was under way has come."""
+    """End all faults, start all processes, and deliver all pending messages."""
     world.heal()
     crew.wake()
     start_all(world, crew)
@@ -103,7 +103,7 @@ def start_all(world: World, crew: Crew) -> None:
 
 
 async def converge(world: World, crew: Crew) -> None:
-    """L1 and L5: after healing every partition has one owner, everybody is in the same generation; commits rise."""
+    """L1 and L5: after healing every partition has one owner, all members are in one generation; commits rise."""
     deadline_s = world.loop.now_s + HEALS_WITHIN_S
     broken = Violation("L1", f"not whole {HEALS_WITHIN_S:.0f} s after everything was healed")
     while True:
@@ -119,7 +119,7 @@ async def converge(world: World, crew: Crew) -> None:
 
 
 def is_whole(world: World, crew: Crew) -> bool:
-    """In each group everybody is stable in one generation, and together they own all partitions, once."""
+    """Return whether each group is stable in one generation, and its members own all partitions, each once."""
     for group_id, history in world.histories.items():
         members = [member for member in crew.members.values() if member.group_id == group_id]
         owned = sorted(partition for member in members for partition in member.owned)
@@ -135,13 +135,13 @@ def is_whole(world: World, crew: Crew) -> bool:
 
 
 def check_shares(group_id: str, sizes: Sequence[int]) -> None:
-    """L4: nobody has more than one partition more than somebody else."""
+    """L4: numbers of partitions of two members differ by one at most."""
     if max(sizes) - min(sizes) > 1:
         raise Violation("L4", f"members of {group_id} have {sizes} partitions")
 
 
 async def commits_rise(world: World) -> bool:
-    """Whether each partition is committed anew within a few heartbeats."""
+    """Return whether each partition is committed again within a few heartbeats."""
     before = [Counter(history.acknowledgements) for history in world.histories.values()]
     await asyncio.sleep(8 * LOOK_EVERY_S)
     return all(
@@ -197,7 +197,7 @@ async def lose_members(world: World, crew: Crew) -> None:
 
 
 def round_seconds(world: World) -> float:
-    """What a round takes anyway: its window, and the writing of it."""
+    """Return the minimal duration of a round in seconds: its window, and its write."""
     return 2 * world.plan.coalesce_ms / 1000 + 10 * world.plan.latency_s
 
 

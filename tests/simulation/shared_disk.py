@@ -38,23 +38,23 @@ class Leases:
     registered: int = 0
 
     def is_alive(self, process_id: str) -> bool:
-        """Whether the lease runs."""
+        """Return whether the lease is valid."""
         lease = self.leases.get(process_id)
         return lease is not None and lease.until_s > self.disk.loop.now_s
 
     def owner(self, slot: int) -> str:
-        """Who has a slot and is alive; empty if nobody is."""
+        """Return the owner of a slot whose lease is valid; empty: there is none."""
         owner = self.rows[slot].owner
         return owner if self.is_alive(owner) else ""
 
     def are_equal(self) -> bool:
-        """Whether everybody who is alive has as many slots as the others, within one."""
+        """Return whether the numbers of slots of all live processes differ by one at most."""
         table = self.table()
         counts = [len(table.owned_by(process.process_id)) for process in table.processes]
         return sum(counts) == len(table.rows) and max(counts) - min(counts) <= 1
 
     def table(self) -> Table:
-        """What a renewal reads."""
+        """Return the table that a renewal reads."""
         return Table(
             tuple(
                 Living(process_id, lease.address)

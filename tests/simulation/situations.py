@@ -1,7 +1,7 @@
 """
-What a run must have met to mean anything: faults, and situations that are known to be difficult.
+Situations that a run must have met to mean anything: faults, and situations that are known to be difficult.
 
-They are observed, not caused: nobody writes a scenario for them. A run in which one of them is rare fails.
+They are observed, not caused: no scenario is written for them. A run in which one of them is rare fails.
 """
 
 from collections import Counter
@@ -93,7 +93,7 @@ REFUSED_COMMITS = {
 
 
 class Look(NamedTuple):
-    """What a group was like at the end of a turn."""
+    """State of a group at the end of a turn."""
 
     state: State
     incarnation: int

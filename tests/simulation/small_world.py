@@ -22,7 +22,7 @@ LIVES = 2
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is searched, and how often each member may be troubled."""
+    """Case of a search, and the number of faults of each member."""
 
     statics: int = 0
     coalesce_ms: int = 0
@@ -33,7 +33,7 @@ class Case:
 
 
 class Phase(IntEnum):
-    """Where a client is."""
+    """Phase of a client."""
 
     OUT = 0  # it has no id
     KNOWN = 1  # it has one, and has to join
@@ -97,7 +97,7 @@ class World:
         return hashlib.blake2b(repr(state).encode(), digest_size=12).digest()
 
     def is_final(self) -> bool:
-        """The last generation is complete, or nobody is left to make one."""
+        """Return whether the last generation is complete, or no client is left to complete it."""
         group = self.group
         if group is None:
             return False
@@ -129,7 +129,7 @@ def clone(core: Groups) -> Groups:
 
 
 def key_of(group: Group | None, now_ms: int) -> tuple[object, ...]:
-    """What of a running group decides what it will do."""
+    """Return the part of a running group's state that determines its next steps."""
     if group is None:
         return ()
     barrier = group.barrier
@@ -171,7 +171,7 @@ def member_key(member: Member, now_ms: int) -> tuple[object, ...]:
 
 
 def durable_key(core: Groups) -> tuple[object, ...]:
-    """What a crash would leave."""
+    """Return the state that a crash leaves."""
     offsets = core.offsets.get(GROUP)
     committed = [] if offsets is None else [stored.offset.offset for stored in offsets.committed.values()]
     group = core.groups.get(GROUP)

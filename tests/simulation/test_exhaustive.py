@@ -1,4 +1,4 @@
-"""Small cases in every order of what can happen: nothing breaks, nobody is stuck."""
+"""Small cases in every order of events: no invariant is violated, no client is stuck."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,7 @@
-"""What the simulation has found in the coordinator, each as the shortest story that shows it. They stay for ever."""
+"""
+Bugs that the simulation has found in the coordinator, each as the shortest scenario that shows it. They stay for
+ever.
+"""
 
 import asyncio
 from collections.abc import Sequence

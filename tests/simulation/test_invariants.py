@@ -190,7 +190,7 @@ def an_old_generation_commits() -> None:
 
 
 def begun(told: History, generation: int, member_id: str) -> None:
-    """A generation is written down, and a member told that it is in; nobody was given anything in it so far."""
+    """Write a generation and notify a member that it is in it; no member has received an assignment in it so far."""
     told.wrote(reserved(generation))
     told.joined(FIRST, pb.JoinGroupResponse(generation_id=generation, leader=A, member_id=member_id))
 

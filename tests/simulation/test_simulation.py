@@ -36,7 +36,7 @@ ZOO_STEPS = 5_000
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """A run that is broken on purpose leaves tasks behind that nobody asks; asyncio's word for that is noise here."""
+    """Silence asyncio's warning: a run that is broken on purpose leaves tasks that are never awaited."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -131,7 +131,7 @@ def first_that_fails(seeds: Iterable[int], bug: str, *, delivers: bool = False) 
 
 @cache
 def passes(seed: int, *, delivers: bool = False) -> bool:
-    """Whether a seed passes with nothing wrong in the code; it raises what is."""
+    """Return whether a seed passes with correct code; raises its violation."""
     steps = DELIVERING_STEPS if delivers else ZOO_STEPS
     return simulate(seed, steps, delivers=delivers).steps >= steps
 

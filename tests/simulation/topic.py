@@ -1,4 +1,4 @@
-"""What lies in each partition of the simulated topic: records, and between them markers that nobody reads."""
+"""Contents of the simulated topic's partitions: records, and between them control markers that readers skip."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ BATCH_MAX = 10
 
 
 def end_at(now_s: float) -> int:
-    """Where the next record will lie."""
+    """Return the offset of the next record."""
     return AT_START + int(now_s * A_SECOND)
 
 

@@ -62,7 +62,7 @@ class TransactionalHistory:
                 self.writes[partition] = [write for write in writes if write not in held]
 
     def check(self, read: Offsets) -> None:
-        """What is read is, of each partition, the commit that was written last of those that count."""
+        """Check that each partition's committed offset is the last written commit that counts."""
         expected = {
             partition: counting[-1].offset
             for partition, writes in self.writes.items()

@@ -156,7 +156,7 @@ class Watch:
 
 
 def is_same(live: Group, written: Group) -> bool:
-    """Whether what is durable of two groups is the same; between rounds that is all of the members too."""
+    """Return whether the durable state of two groups is equal; between rounds that includes all of the members."""
     same = live.durable == written.durable and live.reserved_generation == written.reserved_generation
     if same and live.state is State.STABLE:
         same = identities(live) == identities(written) and live.owners == written.owners
@@ -164,7 +164,7 @@ def is_same(live: Group, written: Group) -> bool:
 
 
 def identities(group: Group) -> tuple[object, ...]:
-    """Who is in the group, as who, with what, and what each said for the strategy that was chosen."""
+    """Return each member's identity, assignment, and metadata for the chosen strategy."""
     parts = {
         member.member_id: (member.assignment, member.metadata(group.protocol_name))
         for member in group.members
@@ -173,7 +173,7 @@ def identities(group: Group) -> tuple[object, ...]:
 
 
 def offsets_of(offsets: Offsets) -> dict[object, object]:
-    """What is committed, and what transactions hold, without its position in a log that may have been compacted."""
+    """Return committed offsets and those of transactions, without positions in a log that may have been compacted."""
     held = {
         (producer_id, partition): (each.offset, each.producer_epoch)
         for producer_id, pending in offsets.pending.items()

@@ -77,7 +77,7 @@ class World:
         return next(host for host in self.hosts if host.address == address)
 
     def new_uuid(self) -> str:
-        """A part of an id that nobody has had."""
+        """Return an unused part of an id."""
         self._ids += 1
         return f"#{self._ids}"
 

@@ -50,7 +50,7 @@ def gives_up_before_all_is_committed(core: Core, partition_state: PartitionState
 
 
 def forgets_a_crash(self: Ledger, now_ms: int, *, clean: bool) -> None:
-    """What the application had in its hands is taken for done."""
+    """Count the records in flight as completed after a crash."""
     offset = self.dispatch_position
     GONE(self, now_ms, clean=True)
     self.settle_below(offset, now_ms)

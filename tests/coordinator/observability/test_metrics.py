@@ -1,4 +1,4 @@
-"""What Prometheus learns of the coordinator, and that learning it harms nobody."""
+"""Prometheus scrapes the coordinator's metrics without disturbing it."""
 
 import asyncio
 from collections.abc import Callable

@@ -146,7 +146,7 @@ class Healthy:
 
 
 def impostors(group_id: str) -> list[Message]:
-    """What nobody but a member may say, said by somebody else: each is refused."""
+    """Send requests that only a member may send, as another client; each is refused."""
     someone: dict[str, Any] = {"group_id": group_id, "member_id": "impostor"}
     posing: dict[str, Any] = {"group_id": group_id, "member_id": "impostor", "group_instance_id": "healthy"}
     offsets = [topic_offsets({0: 999_999})]
@@ -216,7 +216,7 @@ class Pour:
 
 
 def outcome(frame: pb.SessionResponse) -> str:
-    """How one request went, in a word."""
+    """Return the outcome of one request in a word."""
     kind = frame.WhichOneof("response")
     assert kind is not None, "an answer says nothing"
     if kind == "failure":
@@ -231,7 +231,7 @@ def outcome(frame: pb.SessionResponse) -> str:
 
 @asynccontextmanager
 async def opened(over: grpc.aio.Channel) -> AsyncIterator[Pour]:
-    """A stream and whoever reads its answers."""
+    """Open a stream with a task that reads its responses."""
     stub = over.stream_stream(
         "/rota.coordinator.v1.Coordinator/Session", as_it_is, pb.SessionResponse.FromString
     )
@@ -280,7 +280,7 @@ async def pour_all(address: str, seed: int) -> Counter[str]:
 
 
 def numbered(number: int) -> bytes:
-    """How a frame begins."""
+    """Return the first bytes of a frame."""
     return pb.SessionRequest(request_id=number).SerializeToString()
 
 
@@ -330,7 +330,7 @@ async def call_everything(over: grpc.aio.Channel, seed: int) -> Counter[str]:
 
 
 async def knock(address: str, seed: int) -> None:
-    """Connections on which nobody speaks gRPC, and calls that nobody may make."""
+    """Open connections without gRPC, and make calls without authorization."""
     chance = random.Random(seed)
     host, _, port = address.rpartition(":")
     greetings = (
@@ -370,7 +370,7 @@ async def send_too_much(over: grpc.aio.Channel) -> None:
 
 
 async def empty_out(over: grpc.aio.Channel) -> None:
-    """Take everybody out of the fuzzed groups, so that nobody waits for them any more."""
+    """Remove all members from the fuzzed groups, so that no round waits for them."""
     listed = await call(over, admin.ListGroupsRequest(), OWNER)
     assert isinstance(listed, admin.ListGroupsResponse)
     for group in listed.groups:
@@ -404,7 +404,7 @@ def resident_kb(coordinator: Coordinator) -> int:
 
 @asynccontextmanager
 async def others(address: str) -> AsyncIterator[dict[str, Healthy]]:
-    """Groups that nobody attacks, or may change: with members that work, with one that rests, and without any."""
+    """Groups that the fuzzer must not change: with active members, with an idle member, and without members."""
     async with channel(address) as over, session(over, OWNER) as live, session(over, OWNER) as guarded:
         quiet = admin.AlterOffsetsRequest(group_id="own.quiet", topics=[topic_offsets({0: 7, 1: 8})])
         assert error_of(await call(over, quiet, OWNER)) == pb.NONE
@@ -466,6 +466,6 @@ def test_any_hundred_thousand_requests_are_answered_and_harm_nobody(
 
 
 def show(*outcomes: Counter[str]) -> None:
-    """For whoever looks at a run that failed: pytest keeps it."""
+    """Print a summary for the reader of a failed run; pytest keeps it."""
     for name, count in sum(outcomes, Counter[str]()).most_common():
         print(f"{count:8} {name}")  # noqa: T201

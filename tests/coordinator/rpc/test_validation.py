@@ -1,4 +1,4 @@
-"""What is refused whoever sends it: every text has a bound, every number that cannot be negative is not."""
+"""Requests are validated for every client: each text has a length limit, and each number its range."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A fault of ours in the core, made on purpose: nobody waits for ever, and what was acknowledged is still there."""
+"""A fault in the core, injected on purpose: no request waits for ever, and acknowledged commits are kept."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.coordinator.virtual import Virtual, play
 
 
 class Fault(Exception):
-    """Stands for whatever nobody thought of."""
+    """An unexpected exception."""
 
 
 def break_off(*arguments: object) -> None:

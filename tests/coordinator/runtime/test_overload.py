@@ -160,7 +160,7 @@ def test_a_shed_transactional_commit_is_refused_alike(monkeypatch: pytest.Monkey
 
 
 def test_only_a_heartbeat_that_says_nothing_new_overtakes_writes() -> None:
-    """A removal that is not written yet is told to nobody."""
+    """A removal that is not written yet is not in any response."""
 
     async def run() -> None:
         virtual = await Virtual(store=Memory()).start()

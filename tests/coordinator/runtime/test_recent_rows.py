@@ -20,7 +20,7 @@ def row(log_id: int, offset: int, count: int, size: int) -> Row:
 
 
 def expected(rows: list[Row], log_id: int, offset: int, until: int, max_bytes: int) -> list[Row]:
-    """What the store gives for an offset where a row begins."""
+    """Return the store's batches from an offset at which a row begins."""
     found: list[Row] = []
     for each in rows:
         if each.log_id == log_id and offset <= each.header.base_offset < until:

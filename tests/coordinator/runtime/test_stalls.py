@@ -1,4 +1,4 @@
-"""Nobody is expelled because the coordinator itself was not there: stopped, swapped out, or too busy to look."""
+"""No member is removed because the coordinator itself stalled: stopped, swapped out, or too busy to check."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Who is known by the tokens file, and what each may do: the file's format, and what is refused of it."""
+"""The tokens file names principals and their rights: its format, and the entries that are refused."""
 
 import asyncio
 import hashlib

@@ -26,7 +26,7 @@ with-token                      plain:right-token *
 
 
 class Pki(NamedTuple):
-    """An authority for servers, one for clients, and one that nobody asked for."""
+    """An authority for servers, one for clients, and an untrusted one."""
 
     servers: Authority
     clients: Authority
@@ -62,7 +62,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, pki: Pki, server: Issued) -
 async def outcome(
     address: str, *, trusts: Path | None = None, shows: Issued | None = None, token: str = ""
 ) -> grpc.StatusCode:
-    """How a first call on a new connection ends."""
+    """Return the outcome of a first call on a new connection."""
     async with channel(address, trusts=trusts, shows=shows) as over:
         try:
             await call(over, LOOK, token)

@@ -18,7 +18,7 @@ SHM = "-shm"
 
 
 class Fault(enum.Enum):
-    """What is the matter with the disk."""
+    """Fault of the disk."""
 
     NONE = "none"
     FULL = "full"
@@ -59,7 +59,7 @@ class Disk(apsw.VFS):
         super().xDelete(filename, syncdir)
 
     def cut_power(self, folder: Path) -> None:
-        """What is left on the disk: all that was flushed, and any of the rest."""
+        """Keep what a power failure leaves on the disk: all flushed writes, and any of the others."""
         folder.mkdir()
         for path, image in self._images.items():
             left = image.durable[:]

@@ -1,4 +1,4 @@
-"""What the tests of the embedded log's store share: rows that can be told from each other, and the store on a file."""
+"""Rows that can be told apart, and a store on a file, for tests of the embedded log's store."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -47,7 +47,7 @@ def rows(log_id: int, count: int, size: int = 100, *, first: int = 0) -> list[Ro
 
 
 def offsets(some: Iterable[Row]) -> list[int]:
-    """Where they begin."""
+    """Return the base offsets of rows."""
     return [each.header.base_offset for each in some]
 
 

@@ -36,7 +36,7 @@ async def process(dsn: str, *, lease_ms: int = 30_000) -> AsyncIterator[Process]
 
 
 class Administrator:
-    """A connection of somebody else."""
+    """A separate connection with an administrator's rights."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -11,5 +11,5 @@ def record(number: int, group_id: str = "g") -> Record:
 
 
 def numbers(records: Iterable[Record]) -> list[int]:
-    """What they say."""
+    """Return the numbers in the records."""
     return [each.generation_reserved.generation_id for each in records]

@@ -163,7 +163,7 @@ def opened_at_last(file: Path, disk: Disk) -> SqliteStore:
 
 
 async def left(folder: Path) -> int:
-    """How many rows a file has; they are the first that were written."""
+    """Return the number of rows in a file; they are the first that were written."""
     store = open_store(folder / "c.db")
     found = await everything(store, 1)
     await store.close()

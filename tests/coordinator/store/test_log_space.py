@@ -1,4 +1,4 @@
-"""What is dropped from the embedded log is gone, piece by piece, and its room with it."""
+"""Batches that are dropped from the embedded log are deleted step by step, and their space is freed."""
 
 import asyncio
 from pathlib import Path

@@ -467,6 +467,6 @@ def test_a_file_of_version_1_is_opened_and_its_groups_are_there(tmp_path: Path) 
 
 
 async def story_of_a_restart(store: LogStore) -> None:
-    """What the migrated file says when it is opened again."""
+    """Return the records and rows of the migrated file after reopening it."""
     assert numbers(await store.load(3)) == [1, 2]
     assert await everything(store, 1) == rows(1, 1)

@@ -1,4 +1,7 @@
-"""The shared store when sessions, servers and addresses fail: what nobody knows is not believed, and nothing waits for ever."""
+"""
+The shared store when sessions, servers and addresses fail: an unknown outcome is reported as such, and nothing waits
+for ever.
+"""
 
 import asyncio
 import os
@@ -165,7 +168,7 @@ def test_a_server_that_was_killed_and_started_again_has_all_that_was_acknowledge
 
 
 async def commits_without_their_standby(server: Postgres) -> None:
-    """Who cancels the wait for a standby gets the commit, and the word that it went through; it did not."""
+    """Cancel the wait for a standby: PostgreSQL then reports the commit as successful, though it is not replicated."""
     async with process(server.dsn) as one, administrator(server.dsn) as admin:
         for slot, ending in enumerate(("pg_cancel_backend", "pg_terminate_backend"), start=2):
             epoch, _ = await one.store.claim(slot)

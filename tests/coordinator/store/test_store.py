@@ -1,4 +1,4 @@
-"""What every store keeps to: what was acknowledged is there, an old epoch writes nothing, nothing damaged is believed."""
+"""Rules of every store: acknowledged records are kept, an old epoch writes nothing, damage is detected."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -40,7 +40,7 @@ def read(path: Path) -> Iterator[tuple[bytes, int]]:
 
 
 def replayed(log: Iterator[tuple[bytes, int]]) -> Groups:
-    """What this version makes of a log."""
+    """Return the state after replaying a log with this version."""
     groups = Groups(CONFIG)
     for data, checksum in log:
         for record in batches.decode(data, checksum, "a golden log"):

@@ -1,4 +1,4 @@
-"""A partition that a cooperative round gives to nobody is still with the member that has to let it go."""
+"""A partition that a cooperative rebalance assigns to no member is still with its previous owner."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def group(*members: GroupMember) -> Groups:
 
 
 def commit(groups: Groups, member_id: str, partition: int) -> int:
-    """What one member is told that commits one partition."""
+    """Return the error code of a commit of one partition."""
     topics = [pb.TopicOffsets(name="orders", partitions=[pb.PartitionOffset(index=partition, offset=7)])]
     request = pb.CommitOffsetsRequest(group_id="g", generation_id=5, member_id=member_id, topics=topics)
     effects: Effects = groups.commit(Call(1), request, MonotonicMs(0))

@@ -1,4 +1,4 @@
-"""Offsets that nobody needs any more (case 125 of the reference), in virtual time: a week passes at once."""
+"""Offsets that are unused expire (case 125 of the reference), in virtual time: a week passes at once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -19,7 +19,7 @@ def play(body: Callable[[CoreDriver], Coroutine[None, None, None]]) -> None:
 
 
 def look(driver: CoreDriver) -> None:
-    """What the server does every few minutes."""
+    """Expire offsets as the server does every few minutes."""
     for group_id in list(driver.groups.groups):
         driver.perform(driver.groups.expire_offsets(group_id, MonotonicMs(driver.now_ms)))
 

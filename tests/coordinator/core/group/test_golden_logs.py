@@ -1,4 +1,4 @@
-"""What earlier versions wrote is read, and what later versions may write does no harm."""
+"""Logs of earlier versions are replayed, and records of later versions do no harm."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,9 +1,8 @@
 """
 The group core under any order of requests and any passing of time.
 
-Whatever happens: a call is answered at most once, and by then or still known to be waiting; generations only rise;
-what a restart would read from the records is what the group says it is; and a group that everybody forgets becomes
-empty and asks for nothing any more.
+Invariants: a call is answered at most once, and is known to wait until then; generations only rise; replaying the
+records yields the state that the group has; and a group whose members are silent becomes empty and has no timers.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ HOUR_S = 3600
 
 
 def durable(group: Group) -> object:
-    """What of a group must survive a crash."""
+    """Return the state of a group that must survive a crash."""
     members = {each.member_id: (each.instance_id, each.assignment) for each in group.members}
     return (
         group.incarnation,
@@ -174,7 +173,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @override
     def teardown(self) -> None:
-        """Everybody goes quiet."""
+        """Stop all members and clients."""
         asyncio.run(self.driver.pass_time(HOUR_S))
         for group_id, group in self.driver.groups.groups.items():
             assert group.state is State.EMPTY

@@ -1,4 +1,4 @@
-"""What goes with a slot that is handed over: how long each member may still be silent."""
+"""The snapshot of a slot that is handed over holds the remaining session time of each member."""
 
 from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.group.effects import Call

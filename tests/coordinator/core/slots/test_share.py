@@ -29,7 +29,7 @@ def parts(table: Table) -> dict[str, Share]:
 
 
 def after(table: Table) -> Table:
-    """The table when everybody did their part."""
+    """Return the table after every process has carried out its part."""
     rows = {row.slot: row for row in table.rows}
     for process_id, part in parts(table).items():
         for slot in part.claim:

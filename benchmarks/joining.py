@@ -2,9 +2,9 @@
 Measure the time until all members of a group are stable again, beside a Kafka broker.
 
 The claim: a notice that is pushed comes before a heartbeat that asks. Members behave as clients do: they heartbeat
-every three seconds, and join again as soon as they know that they must. Both coordinators are set up as they are when
-nobody says otherwise, but for the initial delay, which lets the members of a first group be in one round: it begins
-anew once, because somebody joins in it. Rota also keeps a round of a group that has members open for a quarter of a
+every three seconds, and join again as soon as they know that they must. Both coordinators are set up with their
+defaults, but for the initial delay, which lets the members of a first group be in one round: it begins
+anew once, because another member joins in it. Rota also keeps a round of a group that has members open for a quarter of a
 second, so that many who join are one generation; that is in what it takes for all to join again.
 """
 

@@ -28,8 +28,8 @@ IO_BUILTINS = {"breakpoint", "input", "open", "print"}
 
 def files_of(core: str) -> list[Path]:
     """A core is a package, or a module."""
-    place = f"*/src/{core.replace('.', '/')}"
-    return [*REPO.glob(f"{place}/**/*.py"), *REPO.glob(f"{place}.py")]
+    folder = f"*/src/{core.replace('.', '/')}"
+    return [*REPO.glob(f"{folder}/**/*.py"), *REPO.glob(f"{folder}.py")]
 
 
 def existing() -> list[str]:

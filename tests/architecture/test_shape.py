@@ -37,9 +37,9 @@ def too_long(path: str, source: str) -> list[str]:
 
 def test_files_and_functions_are_short() -> None:
     offenders = [
-        sentence
+        message
         for path in written_python()
-        for sentence in too_long(str(path.relative_to(REPO)), path.read_text())
+        for message in too_long(str(path.relative_to(REPO)), path.read_text())
     ]
     assert offenders == [], "\n".join(offenders)
 

@@ -50,7 +50,7 @@ FIELD_TERMS = (
 )
 # Methods of the standard library that subclasses and adapters repeat.
 FOREIGN = frozenset({"listen"})
-FIRST_WORDS = frozenset(
+REFUSED_OPENINGS = frozenset(
     re.findall(
         r"\w+",
         """
@@ -137,7 +137,7 @@ def _name_offences(path: str, tree: ast.AST) -> Iterator[Offence]:
 def _docstring_offences(path: str, tree: ast.AST) -> Iterator[Offence]:
     for line, text in docstrings(tree):
         first = text.split(maxsplit=1)[0].rstrip(",.:;")
-        if first in FIRST_WORDS:
+        if first in REFUSED_OPENINGS:
             yield Offence(path, line, f"a docstring begins with {first!r}: begin with a verb or a noun")
         if PERSONS.search(text):
             yield Offence(path, line, "a docstring speaks of persons: name the process or the client")
@@ -164,7 +164,7 @@ def folder_of(path: str, folders: frozenset[str]) -> str:
     return max(holders, key=len, default=path.split("/", 1)[0])
 
 
-def test_no_folder_breaks_the_rules_of_its_words_more_often_than_it_may() -> None:
+def test_no_folder_has_more_offences_than_its_allowance() -> None:
     allowed: dict[str, int] = json.loads(ALLOWANCE.read_text())
     folders = frozenset(allowed)
     found: dict[str, list[Offence]] = {}
@@ -181,7 +181,7 @@ def test_no_folder_breaks_the_rules_of_its_words_more_often_than_it_may() -> Non
     assert not fewer, f"these folders have fewer offences than {ALLOWANCE.name} says: lower it to {fewer}"
 
 
-def test_no_module_is_called_words() -> None:
+def test_no_module_has_the_retired_name() -> None:
     assert [str(file.relative_to(REPO)) for file in files() if file.name == "words.py"] == []
 
 
@@ -211,7 +211,7 @@ def test_each_rule_finds_what_it_is_for(source: str, rule: str) -> None:
         'def f():\n    """Enqueue an event; the loop handles events in FIFO order on its next turn."""',
     ],
 )
-def test_words_of_the_field_are_no_offence(source: str) -> None:
+def test_terms_of_the_field_are_no_offence(source: str) -> None:
     assert list(offences_in("part/src/part/module.py", source)) == []
 
 

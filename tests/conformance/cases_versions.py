@@ -58,7 +58,7 @@ async def a_sync_needed_no_protocol(driver: KafkaDriver) -> None:
 
 
 @case("90", on=KAFKA_ONLY)
-async def a_static_leader_that_returned_was_told_its_old_id(driver: KafkaDriver) -> None:
+async def a_static_leader_that_returned_received_its_old_id(driver: KafkaDriver) -> None:
     group = new_group()
     leader, follower = (Member(driver, group, instance=name) for name in ("s1", "s2"))
     await form(leader, follower)
@@ -92,7 +92,7 @@ async def each_group_of_a_fetch_is_answered_for_itself(driver: KafkaDriver) -> N
 
 
 @case("127b", on=KAFKA_ONLY)
-async def a_list_is_filtered_by_words(driver: KafkaDriver) -> None:
+async def a_list_is_filtered_by_states_and_types(driver: KafkaDriver) -> None:
     member = Member(driver, new_group())
     await form(member)
 

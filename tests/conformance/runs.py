@@ -32,12 +32,12 @@ def run_all(
 async def _run_all(
     cases: Sequence[Case], connect: Mapping[Settings, Callable[[], RealDriver]]
 ) -> dict[str, BaseException | None]:
-    places = asyncio.Semaphore(AT_A_TIME)
+    limit = asyncio.Semaphore(AT_A_TIME)
     # A case may kill the processes that it shares with the others of its settings.
     turns = {settings: asyncio.Lock() for settings in connect if settings.mortal or settings.processes > 1}
 
     async def run(case: Case) -> BaseException | None:
-        async with turns.get(case.settings, nullcontext()), places:
+        async with turns.get(case.settings, nullcontext()), limit:
             driver = connect[case.settings]()
             try:
                 await case.body(driver)

@@ -38,12 +38,12 @@ Open = Callable[[str, OnCoordinatorEvent], Coordination]
 
 def on_kafka(bootstrap: str) -> Open:
     """The way to a broker."""
-    return lambda group, hear: KafkaCoordination(KafkaSettings((bootstrap,)), group, hear)
+    return lambda group, post: KafkaCoordination(KafkaSettings((bootstrap,)), group, post)
 
 
 def on_rota(address: str) -> Open:
     """The way to a coordinator of ours."""
-    return lambda group, hear: RotaCoordination(group, [address], Credentials(), hear)
+    return lambda group, post: RotaCoordination(group, [address], Credentials(), post)
 
 
 def cases(coordinator: str) -> Sequence[Case]:
@@ -65,7 +65,7 @@ class SidecarDriver:
     opened: Open
     settings: Settings
     name: str
-    heard: list[CoordinatorEvent] = field(default_factory=list)
+    events: list[CoordinatorEvent] = field(default_factory=list)
     open: list["asyncio.Task[Message]"] = field(default_factory=list)
     _groups: dict[str, "asyncio.Task[Coordination]"] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class SidecarDriver:
         await asyncio.gather(*self.open, return_exceptions=True)
         for group in self._groups.values():
             await (await group).close()
-        ended = [heard for heard in self.heard if isinstance(heard, Disconnected)]
+        ended = [event for event in self.events if isinstance(event, Disconnected)]
         assert ended == [], "the server has ended a connection"
 
     async def _exchange(self, request: Request) -> Message:
@@ -94,7 +94,7 @@ class SidecarDriver:
         return await (await asyncio.shield(self._groups[group])).ask(request, WITHIN_S)
 
     async def _find(self, group: str) -> Coordination:
-        coordination = self.opened(group, self.heard.append)
+        coordination = self.opened(group, self.events.append)
         while (error := await coordination.find(WITHIN_S)) != pb.NONE:
             assert error in NOT_YET, f"the coordinator of group {group!r} is not found: error {error}"
             await asyncio.sleep(POLL_S)

@@ -28,7 +28,7 @@ from tests.support.coordinator import Coordinator
 
 Store = Literal["SQLite", "PostgreSQL"]
 UNDER_LOAD = "under-load"
-PLACES = (*failpoints.NAMES, UNDER_LOAD)
+KILL_POINTS = (*failpoints.NAMES, UNDER_LOAD)
 """Where a process is killed."""
 GROUPS = 8
 SESSION_MS = 600_000
@@ -44,10 +44,10 @@ TOKENS = f"members plain:{TOKEN} admin:* topics:*\n"
 
 def plan(chance: random.Random, kills: int) -> list[str]:
     """The places of a round's kills: each equally often, and in any order."""
-    places: list[str] = []
-    while len(places) < kills:
-        places += chance.sample(PLACES, len(PLACES))
-    return places[:kills]
+    kill_points: list[str] = []
+    while len(kill_points) < kills:
+        kill_points += chance.sample(KILL_POINTS, len(KILL_POINTS))
+    return kill_points[:kills]
 
 
 def guarded(folder: Path) -> Access:
@@ -75,14 +75,16 @@ def fleet(store: Store, folder: Path, database: str) -> Fleet:
 class Kills:
     """One round: groups with their members, and the processes that are killed in turn."""
 
-    def __init__(self, store: Store, fleet: Fleet, places: Collection[str], chance: random.Random) -> None:
+    def __init__(
+        self, store: Store, fleet: Fleet, kill_points: Collection[str], chance: random.Random
+    ) -> None:
         self.fleet = fleet
         # On PostgreSQL there is no log, and offsets of any topic are accepted.
         self._has_log = store == "SQLite"
         # Performed so far: kills by place, and acknowledged commits under load.
         self.kills = Counter[str]()
         self.commits = 0
-        self._places = list(places)
+        self._kill_points = list(kill_points)
         self._chance = chance
         self._driver = RoutingDriver(lambda: fleet.addresses, fleet.access.credentials, TRY_S)
         self._groups: list[Watched] = []
@@ -101,15 +103,15 @@ class Kills:
             await self._driver.at(victims[0].address).create_topic(TOPIC, PARTITIONS.stop)
         await asyncio.gather(*(group.form() for group in self._groups))
         await asyncio.gather(*(group.commit() for group in self._groups))
-        for number, place in enumerate(self._places):
+        for number, kill_point in enumerate(self._kill_points):
             victim = victims[number % len(victims)]
             # The victim starts with the failpoint of its next kill.
             following = number + len(victims)
-            if place == UNDER_LOAD:
+            if kill_point == UNDER_LOAD:
                 await self._kill_under_load(victim, following)
             else:
-                await self._kill_at(place, victim, following)
-            self.kills[place] += 1
+                await self._kill_at(kill_point, victim, following)
+            self.kills[kill_point] += 1
             await until(self.fleet.is_shared_equally)
             await self._check()
         await self._check_access()
@@ -124,8 +126,8 @@ class Kills:
         return self._groups[-1]
 
     async def _start(self, coordinator: Coordinator, number: int) -> None:
-        place = self._places[number] if number < len(self._places) else UNDER_LOAD
-        coordinator.begin_start(*(() if place == UNDER_LOAD else (f"--failpoints={place}",)))
+        kill_point = self._kill_points[number] if number < len(self._kill_points) else UNDER_LOAD
+        coordinator.begin_start(*(() if kill_point == UNDER_LOAD else (f"--failpoints={kill_point}",)))
         await asyncio.to_thread(coordinator.end_start)
 
     async def _group_of(self, coordinator: Coordinator) -> Watched:
@@ -142,17 +144,17 @@ class Kills:
         smallest = min(len(group.members) for group in served)
         return self._chance.choice([group for group in served if len(group.members) == smallest])
 
-    async def _kill_at(self, place: str, victim: Coordinator, following: int) -> None:
+    async def _kill_at(self, kill_point: str, victim: Coordinator, following: int) -> None:
         """Kill the process while it is held at a failpoint of a rebalance."""
         group = await self._group_of(victim)
         newcomer = self._member(group.name)
-        await kill_at(place, victim, group, newcomer)
+        await kill_at(kill_point, victim, group, newcomer)
         restart = asyncio.create_task(self._start(victim, following))
         if len(self.fleet.members) == 1:
             await restart
         await asyncio.gather(*(each.goes_on() for each in self._groups if each is not group))
         assert await fetch(self._driver, group.name, 0) == {0: group.committed}
-        await SCENES[place].resume(group, newcomer)
+        await SCENES[kill_point].resume(group, newcomer)
         await restart
 
     async def _kill_under_load(self, victim: Coordinator, following: int) -> None:

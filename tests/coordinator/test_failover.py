@@ -99,7 +99,7 @@ def test_a_frozen_owner_that_wakes_answers_and_appends_nothing(fleet: Fleet) -> 
     asyncio.run(body())
 
 
-def test_an_owner_that_stops_hands_its_slots_over_without_waiting_for_the_lease(
+def test_an_owner_that_stops_gives_its_slots_away_without_waiting_for_the_lease(
     tmp_path: Path, database: str
 ) -> None:
     async def body(fleet: Fleet) -> None:

@@ -33,18 +33,18 @@ def test_flags_and_defaults_are_those_of_the_program(
             r"^  --([\w-]+),? .*?\(default: ([^()]*)\)$", re.sub(r"\n {8,}", " ", options), re.MULTILINE
         )
     )
-    told = {flag.removeprefix("--"): default for flag, default, _ in rows("Flags")}
+    documented = {flag.removeprefix("--"): default for flag, default, _ in rows("Flags")}
     assert len(real) > 15
-    assert told == {
+    assert documented == {
         flag: "" if default in NOTHING else default for flag, default in real.items() if flag != "insecure"
     } | {"insecure": "off"}
 
 
 def test_metrics_and_their_labels_are_those_of_the_program() -> None:
-    told = {
+    documented = {
         name.removesuffix("_total"): set(re.findall(r"\w+", labels)) for name, labels, _ in rows("Metrics")
     }
-    assert told == {name: labels - {"le"} for name, labels in NAMES.items()}
+    assert documented == {name: labels - {"le"} for name, labels in NAMES.items()}
 
 
 @pytest.mark.parametrize("cause", list(Cause))

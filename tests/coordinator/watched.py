@@ -38,9 +38,9 @@ class Watched:
 
     def note(self) -> None:
         """The members are in a new generation; none was told twice."""
-        (told,) = {member.generation for member in self.members}
-        assert all(told > earlier for earlier in self.generations), (told, self.generations)
-        self.generations.add(told)
+        (generation,) = {member.generation for member in self.members}
+        assert all(generation > earlier for earlier in self.generations), (generation, self.generations)
+        self.generations.add(generation)
 
     async def commit(self) -> None:
         assert await self.members[0].commit({0: self.committed + 1}) == pb.NONE

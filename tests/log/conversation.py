@@ -202,7 +202,7 @@ async def committed(talk: Conversation, group: str, topic: str) -> int:
 Story = Callable[[Conversation], Coroutine[None, None, None]]
 
 
-def tell(address: str, story: Story) -> None:
+def write_story(address: str, story: Story) -> None:
     """Run a story at a server."""
 
     async def run() -> None:

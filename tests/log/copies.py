@@ -61,8 +61,8 @@ def differences(source: Content, made: Content) -> list[str]:
         if surplus:
             found.append(_some("too many", partition, list(surplus.elements())))
         if not missing and not surplus and list(expected) != list(seen):
-            place = next(i for i, (a, b) in enumerate(zip(expected, seen, strict=True)) if a != b)
-            found.append(f"out of order: partition {partition} from record {place} on")
+            index = next(i for i, (a, b) in enumerate(zip(expected, seen, strict=True)) if a != b)
+            found.append(f"out of order: partition {partition} from record {index} on")
     return found
 
 

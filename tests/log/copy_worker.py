@@ -68,7 +68,7 @@ def copy_on(options: argparse.Namespace, stop: "Stop") -> None:
     ):
         # Also ends what a former one with this transactional id has left open.
         producer.init_transactions()
-        consumer.subscribe(options.source, listener=Telling(consumer))
+        consumer.subscribe(options.source, listener=LoggingListener(consumer))
         while True:
             copy(consumer, producer, options.target, lambda point: stop.reached(point, producer))
 
@@ -102,14 +102,14 @@ def main() -> None:
             say("gone", gone)
 
 
-def say(event: str, *facts: object) -> None:
+def say(event: str, *fields: object) -> None:
     """Tell the test."""
-    sys.stdout.write(" ".join(map(str, (event, *facts))) + "\n")
+    sys.stdout.write(" ".join(map(str, (event, *fields))) + "\n")
     sys.stdout.flush()
 
 
 @dataclass
-class Telling(rota.RebalanceListener):
+class LoggingListener(rota.RebalanceListener):
     """Tells the test what the consumer owns, and in which generation."""
 
     consumer: rota.Consumer

@@ -38,13 +38,13 @@ class Sent(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a producer's journal: of items from `first` on, and before `end`."""
+    """One line of a producer's event log: of items from `first` on, and before `end`."""
 
     word: Word
     chunk: int
     first: int
     end: int
-    # How long the journal is with it.
+    # How long the event log is with it.
     size: int
 
 
@@ -54,8 +54,8 @@ class Fetch(NamedTuple):
     partition: int
     next_offset: int
     last_stable_offset: int
-    # How long the journal of the transactional producer was afterwards.
-    journal_size: int
+    # How long the event log of the transactional producer was afterwards.
+    event_log_size: int
     sent: Sequence[Sent]
 
 
@@ -70,7 +70,7 @@ class Stored(NamedTuple):
 class History:
     """Everything that was written down."""
 
-    journals: Mapping[str, Sequence[Line]]
+    event_logs: Mapping[str, Sequence[Line]]
     # The one that has transactions.
     transactional: str
     # By partition: what readers at read_committed see when all is over, and what is there at all.
@@ -80,7 +80,7 @@ class History:
 
     def acknowledged(self) -> Iterator[Sent]:
         """The records of which their producer was told that they count."""
-        for producer, lines in self.journals.items():
+        for producer, lines in self.event_logs.items():
             for line in lines:
                 if line.word == "done":
                     for item in range(line.first, line.end):
@@ -88,17 +88,17 @@ class History:
 
     def faults(self) -> list[str]:
         """Return the violated rules."""
-        rules = (lost, repeated, out_of_order, torn, aborted, other_for_readers, beyond_the_stable)
+        rules = (lost, repeated, out_of_order, torn, aborted, other_for_readers, past_the_last_stable_offset)
         return [
             f"{rule.__name__}: {fault}" for rule in rules for fault in itertools.islice(rule(self), SHOWN)
         ]
 
 
-def lines_of(journal: Path) -> list[Line]:
+def lines_of(event_log: Path) -> list[Line]:
     """All whole lines."""
     found: list[Line] = []
     size = 0
-    for line in journal.read_bytes().splitlines(keepends=True):
+    for line in event_log.read_bytes().splitlines(keepends=True):
         size += len(line)
         if line.endswith(b"\n"):
             said, *numbers = line.decode().split()
@@ -129,10 +129,10 @@ def out_of_order(history: History) -> Iterator[str]:
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for offset, sent in stored:
             life = 0 if sent.producer == history.transactional else sent.chunk // CHUNKS_OF_A_LIFE
-            place = (sent.chunk, sent.item)
-            if last.get((sent.producer, life), place) > place:
+            key = (sent.chunk, sent.item)
+            if last.get((sent.producer, life), key) > key:
                 yield f"{sent} at offset {offset} of partition {partition} is late"
-            last[sent.producer, life] = place
+            last[sent.producer, life] = key
 
 
 def torn(history: History) -> Iterator[str]:
@@ -145,7 +145,7 @@ def torn(history: History) -> Iterator[str]:
 
 def aborted(history: History) -> Iterator[str]:
     """A reader saw, then or later, what its producer had aborted, or had not begun to commit."""
-    lines = history.journals[history.transactional]
+    lines = history.event_logs[history.transactional]
     may_be_seen = {line.chunk for line in lines if line.word == "commit"}
     seen = [each.sent for partition in history.committed for each in partition]
     for sent in itertools.chain(seen, *(fetch.sent for fetch in history.fetches)):
@@ -161,9 +161,9 @@ def other_for_readers(history: History) -> Iterator[str]:
             yield f"{len(read)} records of partition {partition}, and {len(stored)} afterwards"
 
 
-def beyond_the_stable(history: History) -> Iterator[str]:
+def past_the_last_stable_offset(history: History) -> Iterator[str]:
     """A reader came behind the begin of a transaction before its end was asked for, whatever the server said then."""
-    lines = history.journals[history.transactional]
+    lines = history.event_logs[history.transactional]
     begins = [_first_offsets(history.transactional, stored) for stored in history.everything]
     ends = {line.chunk: line.size for line in reversed(lines) if line.word in ("commit", "abort")}
     lives = {line.chunk // CHUNKS_OF_A_LIFE: line.size for line in lines if line.word == "life"}
@@ -176,7 +176,7 @@ def beyond_the_stable(history: History) -> Iterator[str]:
                 fetch = next(fetches, None)
             # Where its producer was killed, the next life ended it.
             end = ends.get(chunk) or lives[chunk // CHUNKS_OF_A_LIFE + 1]
-            if fetch is not None and fetch.journal_size < end:
+            if fetch is not None and fetch.event_log_size < end:
                 yield f"a reader was at {fetch.next_offset} of partition {partition}, and {chunk} was open at {offset}"
     for fetch in history.fetches:
         if fetch.next_offset > fetch.last_stable_offset:

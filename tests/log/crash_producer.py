@@ -1,7 +1,7 @@
 """
-A producer that may be killed at any moment: it begins anew where its journal ends.
+A producer that may be killed at any moment: it begins anew where its event log ends.
 
-Run as `python -m tests.log.crash_producer`. A record is acknowledged when the journal says so.
+Run as `python -m tests.log.crash_producer`. A record is acknowledged when the event log says so.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ABORTED = 0.2
 WITHIN_S = 60
 
 
-class Journal:
+class EventLog:
     """Event log of a producer; each line is one write, which a kill of the process does not undo."""
 
     def __init__(self, path: Path) -> None:
@@ -46,10 +46,10 @@ def send(producer: rota.Producer, name: str, chunk: int, items: range) -> list[S
     ]
 
 
-def produce(producer: rota.Producer, name: str, journal: Journal, records: int) -> None:
+def produce(producer: rota.Producer, name: str, event_log: EventLog, records: int) -> None:
     """Send, and await what was sent some chunks ago."""
     waiting: deque[tuple[int, range, Sequence[SendFuture]]] = deque()
-    first, chunk = journal.position, journal.life * CHUNKS_OF_A_LIFE
+    first, chunk = event_log.position, event_log.life * CHUNKS_OF_A_LIFE
     while first < records or waiting:
         if first < records and len(waiting) < WINDOW:
             items = range(first, min(first + CHUNK, records))
@@ -59,15 +59,15 @@ def produce(producer: rota.Producer, name: str, journal: Journal, records: int) 
         sent, items, futures = waiting.popleft()
         for future in futures:
             future.result(WITHIN_S)
-        journal.note("done", sent, items.start, items.stop)
+        event_log.note("done", sent, items.start, items.stop)
 
 
 def produce_transactions(
-    producer: rota.Producer, name: str, journal: Journal, records: int, chance: random.Random
+    producer: rota.Producer, name: str, event_log: EventLog, records: int, chance: random.Random
 ) -> None:
     """A chunk is a transaction; some of them are aborted."""
     producer.init_transactions()
-    first, chunk = journal.position, journal.life * CHUNKS_OF_A_LIFE
+    first, chunk = event_log.position, event_log.life * CHUNKS_OF_A_LIFE
     while first < records:
         items = range(first, min(first + CHUNK, records))
         producer.begin_transaction()
@@ -75,12 +75,12 @@ def produce_transactions(
         # Others write meanwhile, behind its first record.
         producer.flush(WITHIN_S)
         if chance.random() < ABORTED:
-            journal.note("abort", chunk, items.start, items.stop)
+            event_log.note("abort", chunk, items.start, items.stop)
             producer.abort_transaction()
         else:
-            journal.note("commit", chunk, items.start, items.stop)
+            event_log.note("commit", chunk, items.start, items.stop)
             producer.commit_transaction()
-            journal.note("done", chunk, items.start, items.stop)
+            event_log.note("done", chunk, items.start, items.stop)
             first = items.stop
         chunk += 1
 
@@ -89,19 +89,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--event-log", type=Path, required=True)
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--transactional", action="store_true")
     parser.add_argument("--seed", required=True)
     options = parser.parse_args()
-    journal = Journal(options.journal)
+    event_log = EventLog(options.event_log)
     if options.transactional:
-        chance = random.Random(f"{options.seed}/{journal.life}")
+        chance = random.Random(f"{options.seed}/{event_log.life}")
         with rota.Producer(options.address, transactional_id=options.name) as producer:
-            produce_transactions(producer, options.name, journal, options.records, chance)
+            produce_transactions(producer, options.name, event_log, options.records, chance)
     else:
         with rota.Producer(options.address) as producer:
-            produce(producer, options.name, journal, options.records)
+            produce(producer, options.name, event_log, options.records)
 
 
 if __name__ == "__main__":

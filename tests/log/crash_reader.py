@@ -24,15 +24,15 @@ def fetches_in(file: Path) -> Iterator[Fetch]:
     """Return the fetches in a reader's event log."""
     with file.open() as lines:
         for line in lines:
-            partition, next_offset, stable, journal_size, values = json.loads(line)
+            partition, next_offset, stable, event_log_size, values = json.loads(line)
             sent = [Sent.of(value.encode()) for value in values]
-            yield Fetch(partition, next_offset, stable, journal_size, sent)
+            yield Fetch(partition, next_offset, stable, event_log_size, sent)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
-    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--event-log", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--finish", type=Path, required=True)
     options = parser.parse_args()
@@ -47,7 +47,7 @@ async def main() -> None:
                 deadline_s=clock() + WITHIN_S,
                 clock=clock,
             )
-            size = options.journal.stat().st_size if options.journal.exists() else 0
+            size = options.event_log.stat().st_size if options.event_log.exists() else 0
             for part in found:
                 if part.error is not None:
                     raise part.error

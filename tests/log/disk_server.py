@@ -16,7 +16,7 @@ from rota_coordinator import __main__ as program
 from rota_coordinator.store import sqlite
 from tests.coordinator.store.disk import Disk, Fault
 
-WISH = "disk"
+SETTING = "disk"
 
 
 def main() -> None:
@@ -24,12 +24,12 @@ def main() -> None:
     disk = Disk("told")
     folder = Path(os.environ["ROTA_STORE"].removeprefix("sqlite:")).parent
 
-    def obey(number: int, frame: object) -> None:
-        disk.fault = Fault((folder / WISH).read_text())
+    def apply_fault(number: int, frame: object) -> None:
+        disk.fault = Fault((folder / SETTING).read_text())
         sys.stderr.write(f"the disk is {disk.fault.value}\n")
         sys.stderr.flush()
 
-    signal.signal(signal.SIGUSR2, obey)
+    signal.signal(signal.SIGUSR2, apply_fault)
     sqlite.open_store = partial(sqlite.open_store, vfs=disk.name)
     program.main()
 

@@ -38,7 +38,7 @@ def replayed(log: Iterable[tuple[bytes, int]]) -> Log:
     return read
 
 
-def tell() -> Engine:
+def write_story() -> Engine:
     """Topics of each kind and fate, and transactional ids in each state."""
     engine = Engine(CONFIG)
     engine.create(partitions=2, retention_ms=3_600_000, retention_bytes=2**40)
@@ -91,7 +91,7 @@ def written(engine: Engine) -> list[list[Record]]:
 
 def add(version: str) -> None:
     """Write the log of this version; one that is there stays as it is."""
-    engine = tell()
+    engine = write_story()
     encoded = [batches.encode(records) for records in written(engine)]
     with (FOLDER / f"{version}.log").open("x") as log:
         log.writelines(f"{checksum:08x} {data.hex()}\n" for data, checksum in encoded)

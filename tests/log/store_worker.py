@@ -57,7 +57,7 @@ def add_up(consumer: rota.Consumer, connection: Connection, stop: "Stop") -> Non
     """As one member of the group, until the fence stops it."""
     store = SqlStore(connection)
     listener = store.listener(consumer)
-    consumer.subscribe(TOPIC, listener=Telling(listener))
+    consumer.subscribe(TOPIC, listener=LoggingListener(listener))
     while True:
         for partition, records in consumer.poll(timeout_ms=POLL_MS).items():
             with store.transaction(listener.tenure) as tx:
@@ -100,14 +100,14 @@ def main() -> None:
             say("fenced", fenced)
 
 
-def say(event: str, *facts: object) -> None:
+def say(event: str, *fields: object) -> None:
     """Tell the test."""
-    sys.stdout.write(" ".join(map(str, (event, *facts))) + "\n")
+    sys.stdout.write(" ".join(map(str, (event, *fields))) + "\n")
     sys.stdout.flush()
 
 
 @dataclass
-class Telling(rota.RebalanceListener):
+class LoggingListener(rota.RebalanceListener):
     """Tells the test what the store's listener has done."""
 
     listener: StoreListener

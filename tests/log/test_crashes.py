@@ -47,20 +47,20 @@ class Crashes:
             "reader",
             "tests.log.crash_reader",
             f"--address={self.address}",
-            f"--journal={self.journal(TRANSACTIONAL)}",
+            f"--event-log={self.event_log(TRANSACTIONAL)}",
             f"--output={self.fetched}",
             f"--finish={self.finish}",
         )
         self.producers = {name: self.start_producer(name) for name in NAMES}
 
-    def journal(self, name: str) -> Path:
-        return self.folder / f"{name}.journal"
+    def event_log(self, name: str) -> Path:
+        return self.folder / f"{name}.events"
 
     def start_producer(self, name: str) -> Process:
         count = len(range(NAMES.index(name), RECORDS, len(NAMES)))
         flags = [
             *(f"--address=rota://{self.relay.address}", f"--name={name}", f"--records={count}"),
-            *(f"--journal={self.journal(name)}", f"--seed={self.chance.random()}"),
+            *(f"--event-log={self.event_log(name)}", f"--seed={self.chance.random()}"),
         ]
         if name == TRANSACTIONAL:
             flags.append("--transactional")
@@ -76,9 +76,9 @@ class Crashes:
             if producer.exit_code != 0:
                 producer.check_running()
         return sum(
-            max((line.end for line in lines_of(self.journal(name)) if line.word == "done"), default=0)
+            max((line.end for line in lines_of(self.event_log(name)) if line.word == "done"), default=0)
             for name in NAMES
-            if self.journal(name).exists()
+            if self.event_log(name).exists()
         )
 
     def wait_for(self, acknowledged: int) -> None:
@@ -116,7 +116,7 @@ class Crashes:
 
     def history(self) -> History:
         return History(
-            {name: lines_of(self.journal(name)) for name in NAMES},
+            {name: lines_of(self.event_log(name)) for name in NAMES},
             TRANSACTIONAL,
             self.stored(read_committed=True),
             self.stored(read_committed=False),
@@ -164,11 +164,11 @@ def test_what_was_acknowledged_is_there_once_and_in_order_whoever_is_killed(
     assert history.faults() == []
     acknowledged = [(sent.producer, sent.item) for sent in history.acknowledged()]
     assert len(acknowledged) == len(set(acknowledged)) == RECORDS
-    words = [line.word for lines in history.journals.values() for line in lines]
-    assert words.count("life") > len(NAMES)
-    assert words.count("abort") > 0
+    kinds = [line.word for lines in history.event_logs.values() for line in lines]
+    assert kinds.count("life") > len(NAMES)
+    assert kinds.count("abort") > 0
     # The reader was there all the time, not only in the end.
-    assert len({fetch.journal_size for fetch in history.fetches}) > 10
+    assert len({fetch.event_log_size for fetch in history.fetches}) > 10
 
 
 # The rules themselves can fail.
@@ -202,7 +202,7 @@ def good_history() -> History:
     """Offsets: 0 1 acknowledged, 3 4 committed, 6 aborted, 8 acknowledged."""
     everything = stored(mine(0, 0, 1), taken(0, 0, 1), taken(1, 2), mine(1, 2))
     seen = [each for each in everything if each.offset != 6]
-    journals = {
+    event_logs = {
         ALONE: [
             Line("life", LIFE, 0, 0, 10),
             Line("done", LIFE, 0, 2, 20),
@@ -220,7 +220,7 @@ def good_history() -> History:
         Fetch(0, 6, 6, 20, taken(0, 0, 1)),
         Fetch(0, 9, 9, 40, mine(1, 2)),
     ]
-    return History(journals, TRANSACTIONAL, [seen], [everything], fetches)
+    return History(event_logs, TRANSACTIONAL, [seen], [everything], fetches)
 
 
 def rules_broken(history: History) -> set[str]:
@@ -267,9 +267,9 @@ def test_a_reader_that_got_something_else_is_found() -> None:
     assert rules_broken(replace(good, fetches=good.fetches[:-1])) == {"other_for_readers"}
 
 
-def test_a_reader_that_passes_an_open_transaction_is_found_whatever_it_was_told() -> None:
+def test_a_reader_that_passes_an_open_transaction_is_found_whatever_it_received() -> None:
     good = good_history()
-    early = [good.fetches[0], good.fetches[1]._replace(journal_size=19), good.fetches[2]]
+    early = [good.fetches[0], good.fetches[1]._replace(event_log_size=19), good.fetches[2]]
     assert rules_broken(replace(good, fetches=early)) == {"beyond_the_stable"}
     said = [good.fetches[0]._replace(last_stable_offset=2), *good.fetches[1:]]
     assert rules_broken(replace(good, fetches=said)) == {"beyond_the_stable"}

@@ -8,7 +8,7 @@ from rota_coordinator.core.log.log import Log
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 from tests.coordinator.core.group.golden_logs import read
-from tests.log.golden_logs import CONFIG, FOLDER, replayed, state_of, tell
+from tests.log.golden_logs import CONFIG, FOLDER, replayed, state_of, write_story
 
 LOGS = sorted(FOLDER.glob("*.log"))
 # Field 1000, length-delimited: an event, or a field of one, that no version has yet.
@@ -40,7 +40,7 @@ def test_every_kind_of_event_is_in_a_golden_log() -> None:
 
 
 def test_events_and_fields_of_later_versions_are_passed_over() -> None:
-    engine = tell()
+    engine = write_story()
     later = Log(CONFIG)
     for event in engine.events:
         later.replay(LogEvent.FromString(UNKNOWN))

@@ -33,7 +33,7 @@ EXPIRE_MS = 10 * TIMEOUT_MS
 CONFIG = LogConfig(epoch_max=3, producers_expire_ms=EXPIRE_MS)
 
 
-def told(log: Log) -> list[object]:
+def visible(log: Log) -> list[object]:
     """Return the state of a log that must be equal whether it was live or replayed."""
     return [
         (
@@ -244,7 +244,7 @@ class AnyOrder(RuleBasedStateMachine):
                     assert partition.is_aborted(header) == aborted
 
     @invariant()
-    def every_end_is_told_once_and_everywhere_the_same(self) -> None:
+    def every_end_is_reported_once_and_everywhere_the_same(self) -> None:
         ends = {(ending.group_id, *ending[1:3]) for ending in self.engine.endings}
         assert len(ends) == len(self.engine.endings)
         outcomes: dict[tuple[int, int], set[bool]] = {}
@@ -262,7 +262,7 @@ class AnyOrder(RuleBasedStateMachine):
         snapshot = live.snapshot()
         for events in (self.engine.events, snapshot):
             read = self.engine.read(events)
-            assert told(read) == told(live)
+            assert visible(read) == visible(live)
             assert read.snapshot() == snapshot
             for partition, headers in self.logs():
                 same = read.partition(partition.topic, partition.index)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
-from tests.log.conversation import Conversation, Transaction, batch, committed, tell, values_of
+from tests.log.conversation import Conversation, Transaction, batch, committed, values_of, write_story
 from tests.support.coordinator import QUICK, Coordinator, serving
 from tests.support.web import get
 
@@ -27,7 +27,7 @@ def test_requests_to_the_log_are_counted(tmp_path: Path) -> None:
         await talk.read("counted")
 
     with serving(tmp_path) as coordinator:
-        tell(coordinator.address, story)
+        write_story(coordinator.address, story)
         page = get(coordinator.http, "/metrics").page
         for api, error in (
             ("CreateTopics", "NONE"),
@@ -58,10 +58,10 @@ def test_what_is_appended_is_read_in_order(address: str) -> None:
         assert (page.batches[0].base_offset, values_of(page.batches[0])) == (0, [b"a", b"b"])
         assert (page.next_offset, page.high_watermark, page.last_stable_offset) == (4, 4, 4)
 
-    tell(address, story)
+    write_story(address, story)
 
 
-def test_a_batch_that_cannot_be_read_is_refused_in_a_sentence_and_its_neighbours_are_appended(
+def test_a_batch_that_cannot_be_read_is_refused_with_a_message_and_its_neighbours_are_appended(
     address: str,
 ) -> None:
     async def story(talk: Conversation) -> None:
@@ -79,7 +79,7 @@ def test_a_batch_that_cannot_be_read_is_refused_in_a_sentence_and_its_neighbours
         assert await talk.values("poisoned", index=0) == []
         assert await talk.values("poisoned", index=1) == [b"good"]
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_large_batches_of_many_partitions_come_in_answers_that_can_be_sent(address: str) -> None:
@@ -101,7 +101,7 @@ def test_large_batches_of_many_partitions_come_in_answers_that_can_be_sent(addre
             fetches += 1
         assert fetches == 2
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_what_is_not_there_has_an_error_of_its_own(address: str) -> None:
@@ -119,7 +119,7 @@ def test_what_is_not_there_has_an_error_of_its_own(address: str) -> None:
         assert reply.partitions[0].error_code == codes.UNKNOWN_TOPIC_ID
         assert await talk.values("there") == []
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_an_offset_of_a_topic_that_was_made_again_is_not_committed_to_the_new_one(address: str) -> None:
@@ -137,7 +137,7 @@ def test_an_offset_of_a_topic_that_was_made_again_is_not_committed_to_the_new_on
         assert errors == [codes.UNKNOWN_TOPIC_ID, codes.NONE, codes.NONE]
         assert await committed(talk, "reader", "again") == 7
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_a_reader_who_waits_is_woken_by_the_append(address: str) -> None:
@@ -153,7 +153,7 @@ def test_a_reader_who_waits_is_woken_by_the_append(address: str) -> None:
             page = await reading
         assert values_of(page.batches[0]) == [b"now"]
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_a_reader_who_waits_is_woken_when_the_topic_is_deleted(address: str) -> None:
@@ -169,16 +169,16 @@ def test_a_reader_who_waits_is_woken_when_the_topic_is_deleted(address: str) -> 
             page = await reading
         assert page.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
 
-    tell(address, story)
+    write_story(address, story)
 
 
-def test_a_reader_who_waits_in_vain_is_told_so(address: str) -> None:
+def test_a_reader_that_waits_in_vain_receives_an_empty_response(address: str) -> None:
     async def story(talk: Conversation) -> None:
         await talk.make("silent")
         page = await talk.read("silent", request=pb.FetchRequest(max_wait_ms=200))
         assert (page.error_code, list(page.batches), page.next_offset) == (codes.NONE, [], 0)
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_a_page_has_as_much_as_is_asked_for_and_one_batch_at_least(address: str) -> None:
@@ -192,7 +192,7 @@ def test_a_page_has_as_much_as_is_asked_for_and_one_batch_at_least(address: str)
         assert 1 < len(whole.batches) < 6, "an answer has at most 4 MiB"
         assert [value[:1] for value in await talk.values("large")] == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_offsets_are_found_by_what_they_stand_for(address: str) -> None:
@@ -206,7 +206,7 @@ def test_offsets_are_found_by_what_they_stand_for(address: str) -> None:
         assert await talk.offset_at("times", 3_001) == (3, 5_000)
         assert await talk.offset_at("times", 5_001) == (-1, -1)
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_a_time_between_records_and_the_end_of_their_transaction_is_found(address: str) -> None:
@@ -220,7 +220,7 @@ def test_a_time_between_records_and_the_end_of_their_transaction_is_found(addres
         assert offset == 1
         assert timestamp_ms > 1_001
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_records_before_an_offset_can_be_deleted(address: str) -> None:
@@ -235,7 +235,7 @@ def test_records_before_an_offset_can_be_deleted(address: str) -> None:
         assert (await talk.offset_at("short", -2))[0] == 3
         assert (await talk.send("short", batch([b"next"]))).base_offset == 4
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_retention_takes_what_is_too_much_and_what_is_too_old(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_retention_takes_what_is_too_much_and_what_is_too_old(tmp_path: Path) ->
         assert [values_of(each)[0][:1] for each in page.batches] == [b"6", b"7", b"8", b"9"]
 
     with serving(tmp_path, (*QUICK, "--log-retention-check-interval-ms=100")) as coordinator:
-        tell(coordinator.address, story)
+        write_story(coordinator.address, story)
 
 
 def test_everything_is_there_after_a_crash(tmp_path: Path) -> None:
@@ -285,10 +285,10 @@ def test_everything_is_there_after_a_crash(tmp_path: Path) -> None:
 
     open_ones: list[Transaction] = []
     try:
-        tell(coordinator.address, before)
+        write_story(coordinator.address, before)
         coordinator.kill()
         coordinator.start()
-        tell(coordinator.address, after)
+        write_story(coordinator.address, after)
     finally:
         coordinator.stop()
 
@@ -303,7 +303,7 @@ UNKNOWN_ISOLATION = pb.FetchRequest.FromString(b"\x28\x09")
 
 
 @pytest.mark.parametrize(
-    ("request_", "sentence"),
+    ("request_", "message"),
     [
         (pb.ProduceRequest(partitions=[SENDING(topic="t", index=-1)]), "must be at least 0"),
         (UNKNOWN_ACKS, "unknown acks 7"),
@@ -332,11 +332,13 @@ UNKNOWN_ISOLATION = pb.FetchRequest.FromString(b"\x28\x09")
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_is_refused_in_a_sentence(address: str, request_: Message, sentence: str) -> None:
+def test_impossible_requests_are_refused_with_a_message(
+    address: str, request_: Message, message: str
+) -> None:
     async def story(talk: Conversation) -> None:
         method = type(request_).__name__.removesuffix("Request")
-        with pytest.raises(grpc.aio.AioRpcError, match=sentence) as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match=message) as refused:
             await getattr(talk.log, method)(request_)
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
-    tell(address, story)
+    write_story(address, story)

@@ -14,8 +14,8 @@ from tests.log.conversation import (
     Transaction,
     batch,
     committed,
-    tell,
     values_of,
+    write_story,
 )
 from tests.support.coordinator import serving
 
@@ -82,7 +82,7 @@ def test_records_and_offsets_of_a_transaction_count_together(address: str) -> No
         assert await committed(talk, "copies", "source") == 7
         assert await talk.values("target", UNCOMMITTED) == [b"aborted", b"committed"]
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_an_open_transaction_holds_readers_of_what_is_committed(address: str) -> None:
@@ -103,7 +103,7 @@ def test_an_open_transaction_holds_readers_of_what_is_committed(address: str) ->
             b"second",
         ]
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_a_newer_producer_of_the_same_id_fences_the_older_one(address: str) -> None:
@@ -118,7 +118,7 @@ def test_a_newer_producer_of_the_same_id_fences_the_older_one(address: str) -> N
         assert await new.end(commit=True) == codes.NONE
         assert await talk.values("fenced") == [b"kept"]
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_a_silent_producer_loses_its_transaction(address: str) -> None:
@@ -133,7 +133,7 @@ def test_a_silent_producer_loses_its_transaction(address: str) -> None:
         assert [value for each in page.batches for value in values_of(each)] == [b"other"]
         assert await silent.end(commit=True) == codes.PRODUCER_FENCED
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_the_end_of_a_transaction_asks_the_group_again(address: str) -> None:
@@ -158,7 +158,7 @@ def test_the_end_of_a_transaction_asks_the_group_again(address: str) -> None:
         assert await talk.values("output") == [b"right"]
         assert await committed(talk, "pipeline", "input") == 3
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_a_newer_generation_aborts_a_transaction_although_its_member_is_still_there(address: str) -> None:
@@ -174,7 +174,7 @@ def test_a_newer_generation_aborts_a_transaction_although_its_member_is_still_th
         assert await copier.end(commit=True) == codes.ILLEGAL_GENERATION
         assert await committed(talk, "renewing", "renewed") == -1
 
-    tell(address, story)
+    write_story(address, story)
 
 
 def test_offsets_without_an_open_transaction_are_refused(address: str) -> None:
@@ -194,4 +194,4 @@ def test_offsets_without_an_open_transaction_are_refused(address: str) -> None:
         assert reply.topics[0].partitions[0].error_code == codes.INVALID_TXN_STATE
         assert await lonely.end(commit=True) == codes.INVALID_TXN_STATE
 
-    tell(address, story)
+    write_story(address, story)

@@ -166,7 +166,7 @@ def test_there_are_only_partitions_that_were_made(index: int) -> None:
     assert engine.delete_records(0, index).error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_unknown_topics_are_told_one_by_one() -> None:
+def test_unknown_topics_are_reported_one_by_one() -> None:
     engine = Engine()
     engine.create(partitions=3)
     names = ["unknown", TOPIC]

@@ -180,18 +180,18 @@ class Stage:
 
     def state(self) -> State:
         """By what the log would say after a restart."""
-        told = [
+        notified = [
             event
             for event in self.engine.log.snapshot()
             if event.WhichOneof("event") in ("producer_registered", "transaction_begun", "transaction_ended")
         ]
-        kinds = [event.WhichOneof("event") for event in told]
+        kinds = [event.WhichOneof("event") for event in notified]
         if not kinds:
             return State.UNKNOWN
         if "transaction_ended" not in kinds:
             return State.OPEN if "transaction_begun" in kinds else State.IDLE
         (committed,) = [
-            each.transaction_ended.committed for each in told if each.HasField("transaction_ended")
+            each.transaction_ended.committed for each in notified if each.HasField("transaction_ended")
         ]
         if "transaction_begun" in kinds:
             return State.OPEN_AGAIN if committed else State.OPEN
@@ -226,7 +226,7 @@ def test_the_table_is_complete() -> None:
 
 @pytest.mark.parametrize("state", [State.OPEN, State.OPEN_AGAIN])
 @pytest.mark.parametrize("what", [Input.COMMIT, Input.REFUSED, Input.ABORT, Input.INIT, Input.TIMEOUT])
-def test_an_end_is_told_to_all_that_took_part_in_one_write(state: State, what: Input) -> None:
+def test_an_end_is_sent_to_all_that_took_part_in_one_write(state: State, what: Input) -> None:
     stage = Stage(state)
     writes = len(stage.engine.writes)
     stage.meet(what)

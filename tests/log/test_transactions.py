@@ -99,7 +99,7 @@ def test_after_the_last_epoch_comes_another_producer_id() -> None:
         if number % 2:
             engine.crash()
         producer = after
-    first, second, third = (seen[place][0] for place in (0, 4, 8))
+    first, second, third = (seen[index][0] for index in (0, 4, 8))
     assert len({first, second, third}) == 3
     assert seen == [(first, n) for n in range(4)] + [(second, n) for n in range(4)] + [(third, 0)]
     assert engine.produce(Producer(first, 3, COPIER), 0).error_code == codes.INVALID_PRODUCER_ID_MAPPING

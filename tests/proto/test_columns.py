@@ -76,8 +76,8 @@ def test_the_most_records_that_a_batch_may_have_need_no_more_bytes_than_one() ->
 
 
 def test_what_is_the_same_for_all_takes_no_room() -> None:
-    alike = Columns([b"x" * 100] * 1000, [None] * 1000, [BASE_MS] * 1000, [()] * 1000)
-    assert len(pack(alike, 1000, BASE_MS)) == 100_000 + 1 + 9
+    equal = Columns([b"x" * 100] * 1000, [None] * 1000, [BASE_MS] * 1000, [()] * 1000)
+    assert len(pack(equal, 1000, BASE_MS)) == 100_000 + 1 + 9
 
 
 @pytest.mark.parametrize(("length", "width"), [(127, 1), (128, 2), (32_767, 2), (32_768, 4)])
@@ -124,7 +124,7 @@ def test_a_payload_with_more_behind_it_is_refused(batch: Columns) -> None:
         unpack(pack(batch, count, BASE_MS) + b"x", count, BASE_MS)
 
 
-def test_a_reader_is_told_of_columns_that_it_does_not_know() -> None:
+def test_unknown_columns_are_reported_to_a_reader() -> None:
     with pytest.raises(MalformedPayload, match="update the reader"):
         unpack(b"\x80", 1, 0)
 

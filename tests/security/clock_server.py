@@ -28,7 +28,7 @@ def main() -> None:
     folder = Path(os.environ["ROTA_STORE"].removeprefix("sqlite:")).parent
     ahead = {"wall_s": 0, "suspended_s": 0}
 
-    def obey(number: int, frame: object) -> None:
+    def apply_fault(number: int, frame: object) -> None:
         ahead.update(json.loads((folder / FILE).read_text()))
         sys.stderr.write(f"{SET}: {ahead}\n")
         sys.stderr.flush()
@@ -38,7 +38,7 @@ def main() -> None:
 
     time.time = lambda: REAL_TIME() + ahead["wall_s"] + ahead["suspended_s"]  # noqa: TID251
     time.clock_gettime = clock
-    signal.signal(signal.SIGUSR2, obey)
+    signal.signal(signal.SIGUSR2, apply_fault)
     program.main()
 
 

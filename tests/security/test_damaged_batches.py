@@ -125,9 +125,9 @@ def test_with_a_dead_letter_topic_the_bytes_are_kept_there_and_the_partition_goe
             sidecar.wait_until(lambda: committed(coordinator.address, GROUP) == ends)
             assert sidecar.unready_because == ""
         with LogReader(servers) as reader:
-            (letter,) = (record for found in reader.read("dead", 0) for record in found)
-        assert (letter.key, letter.value) == (None, payload_of(coordinator.file, 2))
-        headers = dict(letter.headers)
+            (dead_letter,) = (record for found in reader.read("dead", 0) for record in found)
+        assert (dead_letter.key, dead_letter.value) == (None, payload_of(coordinator.file, 2))
+        headers = dict(dead_letter.headers)
         assert b"cannot be read" in (headers.pop("rota-dlq-reason") or b"")
         assert headers == {
             "rota-batch-base-offset": b"2",
@@ -140,4 +140,4 @@ def test_with_a_dead_letter_topic_the_bytes_are_kept_there_and_the_partition_goe
             "rota-dlq-deliveries": b"0",
             "rota-dlq-group": GROUP.encode(),
         }
-        assert letter.timestamp_ms == AT_MS
+        assert dead_letter.timestamp_ms == AT_MS

@@ -78,7 +78,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 @pytest.mark.process
-def test_a_file_with_another_hash_is_refused_in_one_sentence_and_not_installed(checkout: Checkout) -> None:
+def test_a_file_with_another_hash_is_refused_with_one_message_and_not_installed(checkout: Checkout) -> None:
     checkout.pin(hashlib.sha256(b"what was tested").hexdigest())
     refused = checkout.setup()
     assert refused.returncode == 1

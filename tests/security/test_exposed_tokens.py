@@ -40,7 +40,7 @@ def test_who_means_it_may_send_a_token_in_plain_text(tmp_path: Path) -> None:
     rota.Topics(FAR, credentials=rota.Credentials(token_file=token, insecure=True)).close()
 
 
-def test_the_command_line_hands_its_flag_on(tmp_path: Path) -> None:
+def test_the_command_line_passes_its_flag_on(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("token-nobody-sees")
     connection = Connection(FAR, "--bootstrap-servers", token_file=token, insecure=True)

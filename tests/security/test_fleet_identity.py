@@ -42,20 +42,20 @@ class Laptop:
             known.issue(replica, folder / replica.name)
             self.secrets[replica] = (folder / replica.name).read_text().strip()
         self.known = known
-        self.heard: list[pb.SidecarReport] = []
-        self.has_heard = asyncio.Event()
-        self.fleet = FleetServer(FleetCallbacks(known.authenticate, self._hear), order_ids(1))
+        self.received: list[pb.SidecarReport] = []
+        self.has_received = asyncio.Event()
+        self.fleet = FleetServer(FleetCallbacks(known.authenticate, self._on_report), order_ids(1))
 
-    def _hear(self, principal: Principal, report: pb.SidecarReport) -> None:
-        self.heard.append(report)
-        self.has_heard.set()
+    def _on_report(self, principal: Principal, report: pb.SidecarReport) -> None:
+        self.received.append(report)
+        self.has_received.set()
 
 
 Story = Callable[[Laptop, "FleetAsyncStub"], Awaitable[None]]
 
 
-def told(folder: Path, story: Story) -> None:
-    async def tell() -> None:
+def run_story(folder: Path, story: Story) -> None:
+    async def run() -> None:
         laptop = Laptop(folder)
         async with (
             asyncio.timeout(WITHIN_S),
@@ -64,7 +64,7 @@ def told(folder: Path, story: Story) -> None:
         ):
             await story(laptop, FleetStub(channel))
 
-    asyncio.run(tell())
+    asyncio.run(run())
 
 
 async def reporting(*reports: pb.SidecarReport) -> AsyncIterator[pb.SidecarReport]:
@@ -105,11 +105,11 @@ def test_a_stranger_that_says_keep_0_hears_nothing_and_reports_nothing(
 ) -> None:
     async def story(laptop: Laptop, stub: "FleetAsyncStub") -> None:
         mine = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[KEEP]))
-        await laptop.has_heard.wait()
+        await laptop.has_received.wait()
         stranger = stub.Connect(reporting(report_of(KEEP)), metadata=metadata)
         assert await stranger.code() is grpc.StatusCode.UNAUTHENTICATED
         assert "--fleet-token-file" in (await stranger.details() or "")
-        assert laptop.heard == [report_of(KEEP)]
+        assert laptop.received == [report_of(KEEP)]
         ordering = asyncio.ensure_future(
             laptop.fleet.order(SidecarRef(NAMESPACE, KEEP.name), SUSPEND, WITHIN_S)
         )
@@ -119,7 +119,7 @@ def test_a_stranger_that_says_keep_0_hears_nothing_and_reports_nothing(
         ordering.cancel()
         mine.cancel()
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 @pytest.mark.process
@@ -130,7 +130,7 @@ def test_a_stranger_is_refused_before_its_message(tmp_path: Path) -> None:
         assert set(codes) == {grpc.StatusCode.UNAUTHENTICATED}
         assert len(codes) < STREAMS_MAX
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 @pytest.mark.process
@@ -139,24 +139,24 @@ def test_a_replica_speaks_for_itself_alone(tmp_path: Path) -> None:
         liar = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[OTHER]))
         assert await liar.code() is grpc.StatusCode.PERMISSION_DENIED
         assert "the token of 'other-0'" in (await liar.details() or "")
-        assert laptop.heard == []
+        assert laptop.received == []
 
         mine = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[KEEP]))
-        await laptop.has_heard.wait()
+        await laptop.has_received.wait()
         ordering = asyncio.ensure_future(
             laptop.fleet.order(SidecarRef(NAMESPACE, KEEP.name), SUSPEND, WITHIN_S)
         )
         order = await order_on(mine)
         answer = report_of(OTHER)
         answer.answers.append(pb.OrderAnswer(order_id=order.order_id, error="answered by another one"))
-        laptop.has_heard.clear()
+        laptop.has_received.clear()
         other = stub.Connect(reporting(answer), metadata=bearer(laptop.secrets[OTHER]))
-        await laptop.has_heard.wait()
+        await laptop.has_received.wait()
         assert not ordering.done()
         for each in (mine, other, ordering):
             each.cancel()
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 @pytest.mark.process
@@ -166,7 +166,7 @@ def test_a_secret_is_worth_nothing_once_its_replica_has_gone(tmp_path: Path) -> 
         late = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[KEEP]))
         assert await late.code() is grpc.StatusCode.UNAUTHENTICATED
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022])

@@ -77,7 +77,7 @@ def test_each_item_of_a_long_list_is_looked_at_once(tmp_path: Path) -> None:
         "!!python/object/apply:os.system {args: [id]}", "!!set {a}", "!!omap [a: b]", "!!binary a", "!mine [a]", '"\\ud800"',
     ],
 )  # fmt: skip
-def test_a_value_that_means_nothing_is_refused_in_a_sentence(value: str, tmp_path: Path) -> None:
+def test_a_value_that_means_nothing_is_refused_with_a_message(value: str, tmp_path: Path) -> None:
     file = tmp_path / "value.yaml"
     file.write_text(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  a: {value}\n", "utf-8")
     assert refused(file).startswith(f"{file}:5: ")

@@ -37,7 +37,7 @@ def test_no_resource_has_a_name_that_is_no_subdomain(kind: int, name: str) -> No
     assert said.startswith("all.yaml:3: metadata.name "), said
 
 
-def test_the_sentence_says_which_name_where_and_what_is_expected() -> None:
+def test_the_message_says_which_name_where_and_what_is_expected() -> None:
     (said,) = refused(SETTINGS, SECRET.replace("name: bank", f"name: {TRAVERSAL}"))
     assert said.startswith(f"all.yaml:8: metadata.name {SUBDOMAIN}lowercase letters, digits, ")
     assert said.endswith(f'; got "{TRAVERSAL}"')
@@ -50,7 +50,7 @@ def test_a_namespace_is_one_label(namespace: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "sentence"),
+    ("texts", "message"),
     [
         ((WORKLOAD.replace("name: app\n", "name: a/b\n"),), f"spec.template.spec.containers[0].name {LABEL}"),
         ((WORKLOAD.replace("name: app\n", "name: a.b\n"),), f"spec.template.spec.containers[0].name {LABEL}"),
@@ -71,9 +71,9 @@ def test_a_namespace_is_one_label(namespace: str) -> None:
         ((GROUP + '  groupId: "a\\nb"\n',), "spec.groupId must be text without control characters; "),
     ],
 )  # fmt: skip
-def test_what_refers_to_names_has_their_rules(texts: tuple[str, ...], sentence: str) -> None:
+def test_what_refers_to_names_has_their_rules(texts: tuple[str, ...], message: str) -> None:
     (said,) = refused(*texts)
-    assert said.partition(": ")[2].startswith(sentence), said
+    assert said.partition(": ")[2].startswith(message), said
 
 
 @pytest.mark.parametrize("character", ["\\0", "\\ud800"], ids=["NUL", "half a character"])

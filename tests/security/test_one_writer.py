@@ -171,7 +171,7 @@ def test_an_owner_whose_epoch_was_raised_in_the_file_writes_nothing(
 
 
 @pytest.mark.process
-def test_a_coordinator_whose_file_was_taken_over_ends_with_a_sentence(tmp_path: Path) -> None:
+def test_a_coordinator_whose_file_was_taken_over_ends_with_a_message(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path)
     coordinator.start()
     coordinator.make_topic(TOPIC)

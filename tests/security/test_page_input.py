@@ -59,7 +59,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("path", ["/api/scale", "/api/reset"])
-def test_every_wrong_body_is_refused_in_a_sentence(path: str) -> None:
+def test_every_wrong_body_is_refused_with_a_message(path: str) -> None:
     async def story(client: PageClient) -> None:
         for name, body in BODIES.items():
             status, said = await client.ask("POST", path, data=body, headers=JSON)
@@ -105,7 +105,9 @@ async def raw(client: PageClient, request: bytes) -> tuple[int, dict[str, str]]:
         b"Host: elsewhere",
     ],
 )  # fmt: skip
-def test_what_is_no_http_is_refused_in_a_sentence(lines: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_other_than_http_are_refused_with_a_message(
+    lines: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(client: PageClient) -> None:
         host = client.address.encode()
         request = b"POST /api/scale HTTP/1.1\r\nHost: " + host + b"\r\nContent-Type: application/json\r\n"
@@ -122,7 +124,7 @@ HOSTILE = "<img src=x onerror=\"document.title='pwned'\"><script>document.title=
 SHOWN = f"document.body !== null && document.body.textContent.split({json.dumps(HOSTILE)}).length - 1"
 
 
-def hostile_board() -> DashboardState:
+def hostile_state() -> DashboardState:
     """Every text that is not Rota's own is markup."""
     replica = ReplicaView(HOSTILE, "Up", "Up", 0)
     workload = WorkloadView(HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1, 1, 0, (replica,))
@@ -144,7 +146,7 @@ def test_markup_in_names_is_text_in_a_browser(tmp_path: Path) -> None:
 
     async def story() -> None:
         address = f"127.0.0.1:{free_port()}"
-        page = Page(hostile_board(), lambda workload, replicas: HOSTILE, refuse)
+        page = Page(hostile_state(), lambda workload, replicas: HOSTILE, refuse)
         async with (
             serve_page(page, address),
             browsing(tmp_path, f"http://{address}/") as tab,

@@ -61,7 +61,7 @@ CORRUPT = codes.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize(
-    ("poison", "error", "sentence"),
+    ("poison", "error", "message"),
     [
         (change(count=2**31 - 1), codes.INVALID_RECORD, "at most 1,000,000"),
         (change(count=RECORDS_MAX + 1), codes.INVALID_RECORD, "at most 1,000,000"),
@@ -99,8 +99,8 @@ CORRUPT = codes.CORRUPT_MESSAGE
         (change(base_timestamp_ms=0), codes.INVALID_TIMESTAMP, "but the latest record has"),
     ],
 )
-def test_a_batch_that_no_reader_can_read_is_refused_whole_in_a_sentence(
-    poison: Callable[[pb.RecordBatch], None], error: codes.ErrorCode.ValueType, sentence: str
+def test_a_batch_that_no_reader_can_read_is_refused_whole_with_a_message(
+    poison: Callable[[pb.RecordBatch], None], error: codes.ErrorCode.ValueType, message: str
 ) -> None:
     engine = Engine()
     engine.create(partitions=2)
@@ -108,7 +108,7 @@ def test_a_batch_that_no_reader_can_read_is_refused_whole_in_a_sentence(
     poison(poisoned)
     reply = engine.send(good(), poisoned)
     assert (reply.error_code, reply.base_offset) == (error, -1)
-    assert sentence in reply.error_message
+    assert message in reply.error_message
     assert engine.rows == []
     assert engine.partition().end == 0
     assert engine.send(good(), index=1).error_code == codes.NONE
@@ -127,8 +127,8 @@ MUTATION = st.tuples(st.sampled_from("xid"), st.integers(0, 200), st.integers(0,
 def mutated(payload: bytes, mutations: list[tuple[str, int, int]]) -> bytes:
     """Bytes that are changed, inserted and deleted."""
     data = bytearray(payload)
-    for kind, place, byte in mutations:
-        at = place % (len(data) + 1)
+    for kind, index, byte in mutations:
+        at = index % (len(data) + 1)
         if kind == "i":
             data.insert(at, byte)
         elif at < len(data):

@@ -116,7 +116,7 @@ def small(coordinator: Coordinator, tmp_path: Path) -> Credentials:
     return Credentials(token_file=token)
 
 
-def test_topics_partitions_and_records_beyond_a_quota_are_refused_in_its_words(
+def test_topics_partitions_and_records_above_a_quota_are_refused_with_its_message(
     coordinator: Coordinator, small: Credentials, tmp_path: Path
 ) -> None:
     servers = f"rota://{coordinator.address}"

@@ -105,7 +105,7 @@ def test_the_store_is_reached_over_verified_tls(
 
 @pytest.mark.process
 @pytest.mark.parametrize("wrong", ["authority", "name"])
-def test_a_server_that_cannot_be_verified_is_refused_in_one_sentence(
+def test_a_server_that_cannot_be_verified_is_refused_with_one_message(
     tmp_path: Path, authority: Authority, encrypted: Postgres, wrong: str
 ) -> None:
     store = trusting(authority, encrypted)
@@ -121,7 +121,7 @@ def test_a_server_that_cannot_be_verified_is_refused_in_one_sentence(
 
 
 @pytest.mark.process
-def test_a_coordinator_does_not_start_on_a_server_elsewhere_unless_told(tmp_path: Path) -> None:
+def test_a_coordinator_does_not_start_on_a_remote_server_unless_allowed(tmp_path: Path) -> None:
     # Of a network for documentation; nothing is sent there, because the address is refused before.
     store = "postgresql://rota@203.0.113.7/rota?connect_timeout=2"
     said = refusal(tmp_path, store)

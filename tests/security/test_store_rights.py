@@ -54,7 +54,7 @@ def refused(dsn: str) -> str:
     return str(refusal.value)
 
 
-def test_a_role_that_may_make_nothing_is_told_what_to_have_run(database: str, role: str) -> None:
+def test_a_role_that_may_create_nothing_receives_the_statements_to_have_run(database: str, role: str) -> None:
     said = refused(as_role(database, role))
     assert "permission denied for database" in said
     assert f"--print-schema '{role}'" in said

@@ -144,7 +144,7 @@ def test_an_unfinished_request_is_cut_off_in_time(monkeypatch: pytest.MonkeyPatc
     served(body)
 
 
-def test_beyond_the_bound_the_oldest_connections_are_closed_and_pages_are_served_beside_the_others(
+def test_above_the_limit_the_oldest_connections_are_closed_and_pages_are_served_beside_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 3)

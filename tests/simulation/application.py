@@ -86,7 +86,7 @@ class Application:
                     self.member.history.works(self.member.process, number, self.world.loop.now_s)
                 work.position = until
 
-    def told(self, action: do.Action) -> None:
+    def on_member_action(self, action: do.Action) -> None:
         """The core says something that concerns the application."""
         match action:
             case do.Assign():
@@ -94,7 +94,7 @@ class Application:
                     self.lost.offsets.pop(partition.number, None)
                 self.member.process.spawn(self._begin(action.tenure.number, action.partitions))
             case do.Revoke():
-                self._tell_of_revoke()
+                self._notify_of_revoke()
                 self.member.process.spawn(self._let_go(action))
             case do.Revoked():
                 self._drop(action.partitions, in_good_order=True)
@@ -107,15 +107,15 @@ class Application:
             case _:
                 raise AssertionError(f"nobody here knows what {action} is")
 
-    def _tell_of_revoke(self) -> None:
-        tell, self.world.on_revoke = self.world.on_revoke, None
-        if tell is not None:
-            tell(self.member)
+    def _notify_of_revoke(self) -> None:
+        notify, self.world.on_revoke = self.world.on_revoke, None
+        if notify is not None:
+            notify(self.member)
 
     def _note_loss(self, reason: str) -> None:
         met = self.world.situations.met
-        for words, situation in LOSSES.items():
-            met[situation] += words in reason
+        for part, situation in LOSSES.items():
+            met[situation] += part in reason
         if SILENCE in reason:
             # Before the coordinator takes it for silent too, or after.
             for delay_s in (0.0, self.world.chance.uniform(0, 0.5), self.world.chance.uniform(0.5, 1.5)):
@@ -220,8 +220,8 @@ class Application:
             # Somebody who is confused about what it has.
             number = chance.randrange(self.world.plan.partitions)
             if Partition(TOPIC, number) not in self.member.core.held:
-                beyond = self.member.history.done_to(number) + 1
-                self.member.say_late({number: beyond}, self.generation)
+                next_offset = self.member.history.done_to(number) + 1
+                self.member.say_late({number: next_offset}, self.generation)
         if not self.lost.offsets or chance.random() >= self.world.plan.late_verdict_rate:
             return
         lost = self.lost

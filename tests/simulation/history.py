@@ -84,9 +84,9 @@ class Done:
 class History:
     """Facts in the order in which they came to be."""
 
-    # Whether only members speak for themselves. A late copy of a join gives up what its sender has anew by then, and
+    # True if each request comes from its member, once. A late copy of a join gives up what its sender has anew by then, and
     # so does a second process of the same instance; only fencing helps against those.
-    own_words: bool = True
+    only_members_send: bool = True
     # By member's process: when a heartbeat was last believed without a look, because the log was being read.
     unseen: dict[object, float] = field(default_factory=dict)
     # What members were told: who leads, who is in, who owns, and whose each id is.
@@ -115,7 +115,7 @@ class History:
     stored: dict[int, Stored] = field(default_factory=dict)
     position: int = 0
     # Where in the log a commit of a partition is, by number and partition; and where a partition was forgotten.
-    places: dict[tuple[int, int], int] = field(default_factory=dict)
+    indices: dict[tuple[int, int], int] = field(default_factory=dict)
     forgotten: dict[int, int] = field(default_factory=dict)
 
     # What members do.
@@ -128,7 +128,7 @@ class History:
 
     def holds(self, holder: object, member_id: str, partition: int, now_s: float, until_s: float) -> None:
         """A member takes it that it owns a partition for so long, because its heartbeat was answered."""
-        if until_s < now_s or not self.own_words or self.unseen.get(holder, -1) > until_s - SESSION_S:
+        if until_s < now_s or not self.only_members_send or self.unseen.get(holder, -1) > until_s - SESSION_S:
             return
         self.holders.setdefault(partition, {})[holder] = (member_id, until_s)
         self._check_holders(partition, now_s)
@@ -158,7 +158,7 @@ class History:
         member_id, until_s = self.holders.get(partition, {}).get(holder, ("", now_s))
         owner = self.assigned.get(partition)
         others = owner is not None and instance_of(owner) != instance_of(member_id)
-        if self.own_words and others and now_s > until_s + WAKES_WITHIN_S:
+        if self.only_members_send and others and now_s > until_s + WAKES_WITHIN_S:
             raise Violation(
                 "S2", f"{member_id} works on {partition} at {now_s}, and it was its until {until_s}"
             )
@@ -168,7 +168,7 @@ class History:
         if start > self.done_to(partition):
             raise Violation("S8", f"{partition} begins at {start}, and {self.done_to(partition)} is not done")
         left = self.releases.pop(partition, 0)
-        if self.own_words and start < left:
+        if self.only_members_send and start < left:
             raise Violation("S9", f"{partition} begins at {start}, and was handed over at {left}")
 
     def did(self, partition: int, begin: int, end: int) -> None:
@@ -198,16 +198,16 @@ class History:
         if pb.NONE in errors:
             raise Violation("S4", "a verdict of a tenure that was over has been committed")
 
-    def told_incarnation(self, generation: int, incarnation: int) -> None:
+    def check_incarnation(self, generation: int, incarnation: int) -> None:
         """A member is told a fencing token: it rises as the group's generations do."""
         if generation != self.group.generation_id:
             return
-        own, told = (self.group.incarnation, generation), (incarnation, generation)
+        own, received = (self.group.incarnation, generation), (incarnation, generation)
         newest, fence = self.fences
         if own > newest:
-            if told <= fence:
-                raise Violation("S3", f"fence {told} is told for {own}, after {fence} for {newest}")
-            self.fences = (own, told)
+            if received <= fence:
+                raise Violation("S3", f"fence {received} is told for {own}, after {fence} for {newest}")
+            self.fences = (own, received)
 
     # What the coordinator says, at the moment when it leaves.
 
@@ -251,7 +251,7 @@ class History:
             raise Violation("S12", f"{partition}@{commit.offsets[partition]} is acknowledged and not written")
         self.acknowledgements[partition] += 1
         self.acknowledged[partition] = max(
-            self.acknowledged.get(partition, 0), self.places[commit.number, partition]
+            self.acknowledged.get(partition, 0), self.indices[commit.number, partition]
         )
 
     def refused(self, ticket: Ticket, what: str) -> None:
@@ -262,10 +262,10 @@ class History:
     def fetched(self, ticket: Ticket, found: pb.FetchedPartition) -> None:
         """A committed offset is read: a durable one, and none that is older than what was acknowledged before."""
         number = number_in(found.metadata)
-        place = self.places.get((number, found.index), self.forgotten.get(found.index, 0))
-        if number and (number, found.index) not in self.places:
+        index = self.indices.get((number, found.index), self.forgotten.get(found.index, 0))
+        if number and (number, found.index) not in self.indices:
             raise Violation("S12", f"{found.index}@{found.offset} is read and not written")
-        if place < ticket.acknowledged.get(found.index, 0):
+        if index < ticket.acknowledged.get(found.index, 0):
             raise Violation("S6", f"{found.index}@{found.offset} is read, and a later one was acknowledged")
 
     # What is written, in the order of the log.
@@ -326,7 +326,7 @@ class History:
         self._check_nobody_else_has(commit, partition, now_s)
         self._check_order(commit, partition, offset)
         self.stored[partition] = Stored(commit, self.group.incarnation, offset, self.position)
-        self.places[commit.number, partition] = self.position
+        self.indices[commit.number, partition] = self.position
 
     def _check_right(self, commit: Commit, partition: int) -> None:
         """Check that the member may commit."""

@@ -274,7 +274,7 @@ class Coordinator:
             # One from another generation does not count, as in Kafka.
             if member is not None and request.generation_id == group.generation:
                 watch = self.watches[slot.number]
-                watch.heard[request.member_id] = watch.now()
+                watch.last_contact[request.member_id] = watch.now()
         incarnation = 0 if group is None else group.incarnation
         ticket = Ticket(incarnation, acknowledged, wrote=self._appended > 0)
         self.unanswered[answer] = slot
@@ -314,11 +314,11 @@ class Coordinator:
 
     def _go_away(self, group_ids: Collection[str], address: str) -> None:
         # A dictionary, because the order of a set is the memory's.
-        told = dict.fromkeys(
+        notified = dict.fromkeys(
             (connection, group_id)
             for (group_id, _), connection in self._speakers.items()
             if group_id in group_ids
         )
-        for connection, group_id in told:
+        for connection, group_id in notified:
             self.world.situations.met["a member is sent to another coordinator"] += 1
             self.world.network.push(connection, pb.GoAway(group_id=group_id, address=address))

@@ -17,12 +17,12 @@ from rota_sidecar.core.member.member import Member
 from rota_sidecar.membership import leader
 from tests.conformance.members import TOPIC
 from tests.simulation.application import Application
-from tests.simulation.desk import Desk
 from tests.simulation.history import Commit
 from tests.simulation.host import Host
 from tests.simulation.loop import Process
 from tests.simulation.network import Connection, Notice
 from tests.simulation.plan import SESSION_MS, SESSION_S
+from tests.simulation.shell import DeliveryShell
 from tests.simulation.strategies import STRATEGIES
 from tests.simulation.world import World
 
@@ -73,7 +73,7 @@ class SimulatedMember:
             Subscription((TOPIC,)),
             self._strategies(),
         )
-        self.app = Application(world, self) if world.deliveries is None else Desk(world, self)
+        self.app = Application(world, self) if world.deliveries is None else DeliveryShell(world, self)
 
     def _strategies(self) -> tuple[Strategy, ...]:
         names = self.world.plan.strategies
@@ -172,21 +172,21 @@ class SimulatedMember:
             case do.DeleteMembership():
                 self.volume.pop(self.name, None)
             case _:
-                self._hear(action)
+                self._on_action(action)
 
-    def _hear(self, action: do.Action) -> None:
+    def _on_action(self, action: do.Action) -> None:
         match action:
             case do.Ended():
                 self._ended(action)
             case do.Joined():
                 self.app.generation = action.generation
-                self.history.told_incarnation(action.generation, action.incarnation)
+                self.history.check_incarnation(action.generation, action.incarnation)
                 if not action.leader:
                     self.world.situations.met["a member takes up its generation after a crash"] += 1
             case do.Problem():
                 self.world.step("a member sees a problem")
             case _:
-                self.app.told(action)
+                self.app.on_member_action(action)
 
     def _ended(self, action: do.Ended) -> None:
         self.history.gives_up(self.process)

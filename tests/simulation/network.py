@@ -79,11 +79,11 @@ class Network:
     calm: bool = False
     # (client, server, direction) between which nothing arrives.
     cuts: set[tuple[Process, Server, int]] = field(default_factory=set)
-    _fates: list[tuple[float, str]] = field(default_factory=list)
+    _faults: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         plan, total = self.plan, 0.0
-        for rate, fate in (
+        for rate, fault in (
             (plan.reset_rate, "connection reset"),
             (plan.loss_rate, "message lost"),
             (plan.delay_rate, "message delayed"),
@@ -91,7 +91,7 @@ class Network:
             (plan.copy_rate, "request copied"),
         ):
             total += rate
-            self._fates.append((total, fate))
+            self._faults.append((total, fault))
 
     def ask(self, connection: Connection, request: Request, within_s: float) -> "asyncio.Future[Message]":
         """Send a request; its answer, TimeoutError or ConnectionError comes later. Called by the client's process."""
@@ -132,8 +132,8 @@ class Network:
     ) -> None:
         """Let a message travel, or not."""
         delay_s = self.chance.expovariate(1 / (CALM_DELAY_S if self.calm else self.plan.delay_s))
-        fate = "" if self.calm else self._fate()
-        match fate:
+        fault = "" if self.calm else self._draw_fault()
+        match fault:
             case "connection reset":
                 self.reset(connection)
             case "message lost":
@@ -146,7 +146,7 @@ class Network:
         if (connection.client, connection.server, direction) in self.cuts:
             self.fired["message cut off"] += 1
             return
-        if fate == "message reordered":
+        if fault == "message reordered":
             # Not held against those behind it: they overtake.
             arrives_s = self.loop.now_s + delay_s + self.chance.uniform(0, REORDERED_S)
         else:
@@ -155,13 +155,13 @@ class Network:
         connection.sent[direction] += 1
         self.loop.outside(arrives_s - self.loop.now_s, arrive, connection.sent[direction])
 
-    def _fate(self) -> str:
+    def _draw_fault(self) -> str:
         drawn = self.chance.random()
-        for bound, fate in self._fates:
+        for bound, fault in self._faults:
             if drawn < bound:
-                if fate not in ("request copied", "message lost", "message reordered"):
-                    self.fired[fate] += 1
-                return fate
+                if fault not in ("request copied", "message lost", "message reordered"):
+                    self.fired[fault] += 1
+                return fault
         return ""
 
     def _arrive(self, exchange: Exchange, number: int) -> None:

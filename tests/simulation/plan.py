@@ -114,7 +114,7 @@ class DeliveryPlan:
     crash_every_s: float
     hang_rate: float
     lie_rate: float
-    letter_error_rate: float
+    dead_letter_error_rate: float
 
     @classmethod
     def draw(cls, chance: random.Random) -> "DeliveryPlan":
@@ -130,7 +130,7 @@ class DeliveryPlan:
             crash_every_s=chance.choice([0, 5, 15]),
             hang_rate=chance.choice([0.004, 0.008, 0.016]),
             lie_rate=chance.choice([0, 0.02]),
-            letter_error_rate=chance.choice([0, 0.3]),
+            dead_letter_error_rate=chance.choice([0, 0.3]),
         )
 
 

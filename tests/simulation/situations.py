@@ -102,7 +102,7 @@ class Look(NamedTuple):
     members: frozenset[str]
     unsynced: frozenset[str]
     joins: bool
-    suspects: bool
+    has_suspected_members: bool
     pending: bool
 
     @classmethod
@@ -193,7 +193,7 @@ class Situations:
             self._when(look.joins, "crash with joins open")
             self._when(look.state is State.COMPLETING, "crash between barrier and assignment")
             self._when(look.pending, "crash with ids handed out")
-            self._when(look.suspects, "crash with a suspect")
+            self._when(look.has_suspected_members, "crash with a suspect")
 
     def dropped(self, looks: dict[str, Look]) -> None:
         """The slot is not served any more, because a write failed."""

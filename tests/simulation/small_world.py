@@ -91,9 +91,13 @@ class World:
     def key(self) -> bytes:
         """The state without its past: equal keys have equal futures. Times count from now."""
         spent = (self.crashes, self.leaves, self.commits, self.repeats)
-        told = (tuple(sorted(self.leaders.items())), tuple(sorted(self.owners.items())), self.acknowledged)
+        notified = (
+            tuple(sorted(self.leaders.items())),
+            tuple(sorted(self.owners.items())),
+            self.acknowledged,
+        )
         clients = tuple((int(client.phase), *client[1:]) for client in self.clients)
-        state = (key_of(self.group, self.now_ms), durable_key(self.core), clients, told, spent)
+        state = (key_of(self.group, self.now_ms), durable_key(self.core), clients, notified, spent)
         return hashlib.blake2b(repr(state).encode(), digest_size=12).digest()
 
     def is_final(self) -> bool:

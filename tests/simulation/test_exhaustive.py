@@ -12,14 +12,14 @@ from tests.simulation.zoo import ZOO
 pytestmark = pytest.mark.simulation
 
 WHOLE = 1_000
-TROUBLES = {"crashes": 1, "leaves": 1, "commits": 1, "repeats": 1}
+DISTURBANCES = {"crashes": 1, "leaves": 1, "commits": 1, "repeats": 1}
 # (case, how deep in `make test`, how deep in a soak)
 CASES: Mapping[str, tuple[Case, int, int]] = {
     "undisturbed": (Case(), WHOLE, WHOLE),
     "with a crash": (Case(crashes=1), 11, WHOLE),
     "with a crash and a leave": (Case(crashes=1, leaves=1), 10, WHOLE),
-    "with all troubles": (Case(**TROUBLES), 9, 15),
-    "static members": (Case(statics=2, coalesce_ms=250, **TROUBLES), 9, 14),
+    "with all troubles": (Case(**DISTURBANCES), 9, 15),
+    "static members": (Case(statics=2, coalesce_ms=250, **DISTURBANCES), 9, 14),
 }
 
 

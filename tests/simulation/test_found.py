@@ -151,7 +151,7 @@ class FailingStore(Store):
         """Nothing is held."""
 
 
-def test_nothing_is_read_between_a_failed_write_and_the_moment_when_that_is_heard() -> None:
+def test_nothing_is_read_between_a_failed_write_and_the_moment_when_that_is_known() -> None:
     # The write had failed, its slot did not know yet, and a request that came just then was answered from memory.
     async def story() -> pb.FetchOffsetsResponse:
         store = FailingStore()

@@ -26,7 +26,14 @@ from tests.simulation.invariants import INVARIANTS, Violation
 from tests.simulation.run import check_shares
 from tests.simulation.situations import Look
 from tests.simulation.transactions import TOPIC_OF_PRODUCERS, TransactionalHistory
-from tests.simulation.watch import Heard, Mirror, check_bounds, check_change, check_patience, check_shape
+from tests.simulation.watch import (
+    LastContact,
+    Mirror,
+    check_bounds,
+    check_change,
+    check_patience,
+    check_shape,
+)
 from tests.simulation.zoo import LIVENESS
 
 FIRST = Ticket(incarnation=1, acknowledged={}, wrote=False)
@@ -35,10 +42,10 @@ A, B = "member-#1", "member-#2"
 
 def history(**parts: int) -> History:
     """A group that is in its first generation, with who has which partition in it."""
-    told = History()
-    told.wrote(reserved(1))
-    told.wrote(group(1, **parts))
-    return told
+    observed = History()
+    observed.wrote(reserved(1))
+    observed.wrote(group(1, **parts))
+    return observed
 
 
 def reserved(generation: int) -> Record:
@@ -72,11 +79,11 @@ def ended(producer_id: int, *, committed: bool = True) -> Record:
     return Record(producer_ended=ProducerEnded(group_id="g", producer_id=producer_id, committed=committed))
 
 
-def committed(told: History, member_id: str, generation: int, value: int) -> Commit:
+def committed(observed: History, member_id: str, generation: int, value: int) -> Commit:
     """A commit of partition 0 that is sent, arrives, and is written."""
-    commit = told.committing(member_id, generation, {0: value})
+    commit = observed.committing(member_id, generation, {0: value})
     commit.arrivals = 1
-    told.wrote(offset(0, value, commit.number))
+    observed.wrote(offset(0, value, commit.number))
     return commit
 
 
@@ -88,12 +95,12 @@ def one_partition_is_written_for_two() -> None:
     history(m1=0, m2=0)
 
 
-def one_partition_is_told_to_two() -> None:
-    told = history(m1=0, m2=1)
+def one_partition_is_assigned_to_two() -> None:
+    observed = history(m1=0, m2=1)
     for member_id in (A, B):
-        told.parts[(1, 1), member_id] = assignment(0)
+        observed.parts[(1, 1), member_id] = assignment(0)
         request = pb.SyncGroupRequest(generation_id=1, member_id=member_id)
-        told.synced(FIRST, request, pb.SyncGroupResponse(assignment=assignment(0)))
+        observed.synced(FIRST, request, pb.SyncGroupResponse(assignment=assignment(0)))
 
 
 def a_state_has_a_partition_twice() -> None:
@@ -103,9 +110,9 @@ def a_state_has_a_partition_twice() -> None:
 
 
 def two_own_a_partition_at_once() -> None:
-    told = history(m1=0)
-    told.holds("process 1", A, 0, now_s=0, until_s=3)
-    told.wrote(group(2, m2=0), now_s=2)
+    observed = history(m1=0)
+    observed.holds("process 1", A, 0, now_s=0, until_s=3)
+    observed.wrote(group(2, m2=0), now_s=2)
 
 
 def one_owns_what_was_given_away() -> None:
@@ -116,17 +123,17 @@ def a_generation_is_issued_twice() -> None:
     history(m1=0).wrote(reserved(1))
 
 
-def a_generation_is_told_late() -> None:
-    told = history(m1=0)
-    told.reserved = (1, 5)
-    told.joined(FIRST, joined(A, 5))
-    told.joined(FIRST, joined(A, 4))
+def a_generation_is_notified_late() -> None:
+    observed = history(m1=0)
+    observed.reserved = (1, 5)
+    observed.joined(FIRST, joined(A, 5))
+    observed.joined(FIRST, joined(A, 4))
 
 
 def a_generation_has_two_leaders() -> None:
-    told = history(m1=0)
-    told.joined(FIRST, joined(A, 1))
-    told.joined(FIRST, joined(B, 1))
+    observed = history(m1=0)
+    observed.joined(FIRST, joined(A, 1))
+    observed.joined(FIRST, joined(B, 1))
 
 
 def an_older_group_is_written() -> None:
@@ -134,18 +141,18 @@ def an_older_group_is_written() -> None:
 
 
 def a_fence_falls() -> None:
-    told = history(m1=0)
-    told.told_incarnation(1, 70)
-    told.wrote(reserved(2))
-    told.wrote(group(2, m1=0))
-    told.told_incarnation(2, 60)
+    observed = history(m1=0)
+    observed.check_incarnation(1, 70)
+    observed.wrote(reserved(2))
+    observed.wrote(group(2, m1=0))
+    observed.check_incarnation(2, 60)
 
 
 def one_works_on_what_is_anothers() -> None:
-    told = history(m1=0)
-    told.holds("process 1", A, 0, now_s=0, until_s=3)
-    told.wrote(group(2, m2=0), now_s=4)
-    told.works("process 1", 0, now_s=5)
+    observed = history(m1=0)
+    observed.holds("process 1", A, 0, now_s=0, until_s=3)
+    observed.wrote(group(2, m2=0), now_s=4)
+    observed.works("process 1", 0, now_s=5)
 
 
 def a_late_verdict_is_committed() -> None:
@@ -153,22 +160,22 @@ def a_late_verdict_is_committed() -> None:
 
 
 def more_is_committed_than_is_done() -> None:
-    told = history(m1=0)
-    told.did(0, 0, 4)
-    told.check_done(told.committing(A, 1, {0: 5}))
+    observed = history(m1=0)
+    observed.did(0, 0, 4)
+    observed.check_done(observed.committing(A, 1, {0: 5}))
 
 
-def a_tenure_begins_beyond_what_is_done() -> None:
-    told = history(m1=0)
-    told.did(0, 0, 4)
-    told.begins(0, 5)
+def a_tenure_begins_after_unprocessed_records() -> None:
+    observed = history(m1=0)
+    observed.did(0, 0, 4)
+    observed.begins(0, 5)
 
 
 def what_was_handed_over_is_done_again() -> None:
-    told = history(m1=0)
-    told.did(0, 0, 4)
-    told.releases[0] = 4
-    told.begins(0, 3)
+    observed = history(m1=0)
+    observed.did(0, 0, 4)
+    observed.releases[0] = 4
+    observed.begins(0, 3)
 
 
 def a_member_has_more_than_its_share() -> None:
@@ -176,9 +183,9 @@ def a_member_has_more_than_its_share() -> None:
 
 
 def two_are_given_one_id() -> None:
-    told = History()
-    told.identified(A, "process 1")
-    told.identified(A, "process 2")
+    observed = History()
+    observed.identified(A, "process 1")
+    observed.identified(A, "process 2")
 
 
 def somebody_else_commits() -> None:
@@ -189,29 +196,29 @@ def an_old_generation_commits() -> None:
     committed(history(m1=0), A, 0, 5)
 
 
-def begun(told: History, generation: int, member_id: str) -> None:
+def begun(observed: History, generation: int, member_id: str) -> None:
     """Write a generation and notify a member that it is in it; no member has received an assignment in it so far."""
-    told.wrote(reserved(generation))
-    told.joined(FIRST, pb.JoinGroupResponse(generation_id=generation, leader=A, member_id=member_id))
+    observed.wrote(reserved(generation))
+    observed.joined(FIRST, pb.JoinGroupResponse(generation_id=generation, leader=A, member_id=member_id))
 
 
 def somebody_else_commits_in_a_generation_that_was_begun() -> None:
-    told = history(m1=0)
-    begun(told, 2, B)
-    committed(told, B, 2, 5)
+    observed = history(m1=0)
+    begun(observed, 2, B)
+    committed(observed, B, 2, 5)
 
 
 def a_stranger_commits_in_a_generation_that_was_begun() -> None:
-    told = history(m1=1)
-    begun(told, 2, A)
-    committed(told, B, 2, 5)
+    observed = history(m1=1)
+    begun(observed, 2, A)
+    committed(observed, B, 2, 5)
 
 
 def test_a_member_of_a_generation_that_was_begun_commits_what_nobody_has() -> None:
-    told = history(m1=1)
-    begun(told, 2, B)
-    committed(told, B, 2, 5)
-    assert told.stored[0].offset == 5
+    observed = history(m1=1)
+    begun(observed, 2, B)
+    committed(observed, B, 2, 5)
+    assert observed.stored[0].offset == 5
 
 
 def an_outsider_commits() -> None:
@@ -223,19 +230,19 @@ def a_refused_request_is_written() -> None:
 
 
 def an_offset_falls() -> None:
-    told = history(m1=0)
-    committed(told, A, 1, 5)
-    committed(told, A, 1, 4)
+    observed = history(m1=0)
+    committed(observed, A, 1, 5)
+    committed(observed, A, 1, 4)
 
 
 def an_earlier_tenure_comes_later() -> None:
-    told = history(m1=0)
-    told.wrote(reserved(2))
-    told.wrote(group(2, m1=0))
-    committed(told, A, 2, 5)
+    observed = history(m1=0)
+    observed.wrote(reserved(2))
+    observed.wrote(group(2, m1=0))
+    committed(observed, A, 2, 5)
     # The log goes back to the first generation, which no coordinator may write.
-    told.group.generation_id = 1
-    committed(told, A, 1, 9)
+    observed.group.generation_id = 1
+    committed(observed, A, 1, 9)
 
 
 def an_offset_of_a_living_group_is_forgotten() -> None:
@@ -243,18 +250,18 @@ def an_offset_of_a_living_group_is_forgotten() -> None:
 
 
 def a_read_is_older_than_an_acknowledgement() -> None:
-    told = history(m1=0)
-    first = committed(told, A, 1, 5)
-    second = committed(told, A, 1, 6)
-    told.acknowledges(second, 0)
-    ticket = Ticket(1, dict(told.acknowledged), wrote=False)
-    told.fetched(ticket, pb.FetchedPartition(index=0, offset=5, metadata=str(first.number)))
+    observed = history(m1=0)
+    first = committed(observed, A, 1, 5)
+    second = committed(observed, A, 1, 6)
+    observed.acknowledges(second, 0)
+    ticket = Ticket(1, dict(observed.acknowledged), wrote=False)
+    observed.fetched(ticket, pb.FetchedPartition(index=0, offset=5, metadata=str(first.number)))
 
 
 def the_log_loses_an_offset() -> None:
-    told = history(m1=0)
-    committed(told, A, 1, 5)
-    told.check_log([])
+    observed = history(m1=0)
+    committed(observed, A, 1, 5)
+    observed.check_log([])
 
 
 def nobody_sent_an_offset() -> None:
@@ -262,9 +269,9 @@ def nobody_sent_an_offset() -> None:
 
 
 def a_commit_is_applied_twice() -> None:
-    told = history(m1=0)
-    commit = committed(told, A, 1, 5)
-    told.wrote(offset(0, 5, commit.number))
+    observed = history(m1=0)
+    commit = committed(observed, A, 1, 5)
+    observed.wrote(offset(0, 5, commit.number))
 
 
 def a_compacted_log_says_something_else() -> None:
@@ -288,7 +295,7 @@ def a_process_answers_after_its_lease() -> None:
 
 
 def a_member_is_given_up_for_the_coordinators_pause() -> None:
-    check_patience(Heard(at_s=0, stopped_s=0), Heard(at_s=4, stopped_s=3))
+    check_patience(LastContact(at_s=0, stopped_s=0), LastContact(at_s=4, stopped_s=3))
 
 
 def a_decision_changes_another_group() -> None:
@@ -300,23 +307,23 @@ def a_decision_is_long() -> None:
 
 
 def a_commit_is_acknowledged_too_soon() -> None:
-    told = history(m1=0)
-    told.acknowledges(told.committing(A, 1, {0: 5}), 0)
+    observed = history(m1=0)
+    observed.acknowledges(observed.committing(A, 1, {0: 5}), 0)
 
 
-def a_generation_is_told_too_soon() -> None:
+def a_generation_is_notified_too_soon() -> None:
     history(m1=0).joined(FIRST, joined(A, 2))
 
 
-def a_part_is_told_that_is_not_written() -> None:
+def an_assignment_is_sent_that_is_not_written() -> None:
     request = pb.SyncGroupRequest(generation_id=1, member_id=A)
     history(m1=0).synced(FIRST, request, pb.SyncGroupResponse(assignment=assignment(1)))
 
 
 def a_read_shows_what_is_not_written() -> None:
-    told = history(m1=0)
-    told.committing(A, 1, {0: 5})
-    told.fetched(FIRST, pb.FetchedPartition(index=0, offset=5, metadata="1"))
+    observed = history(m1=0)
+    observed.committing(A, 1, {0: 5})
+    observed.fetched(FIRST, pb.FetchedPartition(index=0, offset=5, metadata="1"))
 
 
 def ids_are_handed_out_without_end() -> None:
@@ -333,22 +340,22 @@ def a_compacted_log_is_long() -> None:
 
 
 def the_later_commit_of_two_transactions_is_lost() -> None:
-    told, read = TransactionalHistory(), Offsets()
+    observed, read = TransactionalHistory(), Offsets()
     records = [pending(1, 11), pending(2, 22), ended(1), ended(2)]
     for record in records:
-        told.wrote(record)
+        observed.wrote(record)
     for record in records[:-1]:
         read.replay(record)
-    told.check(read)
+    observed.check(read)
 
 
 def an_aborted_offset_is_committed() -> None:
-    told, read = TransactionalHistory(), Offsets()
+    observed, read = TransactionalHistory(), Offsets()
     for record in (pending(1, 11), ended(1, committed=False)):
-        told.wrote(record)
+        observed.wrote(record)
     for record in (pending(1, 11), ended(1)):
         read.replay(record)
-    told.check(read)
+    observed.check(read)
 
 
 def an_empty_group_has_a_round() -> None:
@@ -365,13 +372,13 @@ def an_empty_group_is_stable_at_once() -> None:
 
 FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("S1", one_partition_is_written_for_two),
-    ("S1", one_partition_is_told_to_two),
+    ("S1", one_partition_is_assigned_to_two),
     ("S1", a_state_has_a_partition_twice),
     ("S2", two_own_a_partition_at_once),
     ("S2", one_owns_what_was_given_away),
     ("S2", one_works_on_what_is_anothers),
     ("S3", a_generation_is_issued_twice),
-    ("S3", a_generation_is_told_late),
+    ("S3", a_generation_is_notified_late),
     ("S3", a_generation_has_two_leaders),
     ("S3", an_older_group_is_written),
     ("S3", two_are_given_one_id),
@@ -391,7 +398,7 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("S7", nobody_sent_an_offset),
     ("S7", a_commit_is_applied_twice),
     ("S8", more_is_committed_than_is_done),
-    ("S8", a_tenure_begins_beyond_what_is_done),
+    ("S8", a_tenure_begins_after_unprocessed_records),
     ("S9", what_was_handed_over_is_done_again),
     ("S10", a_compacted_log_says_something_else),
     ("S11", an_old_owner_writes),
@@ -400,8 +407,8 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
     ("L2", a_member_is_given_up_for_the_coordinators_pause),
     ("L4", a_member_has_more_than_its_share),
     ("S12", a_commit_is_acknowledged_too_soon),
-    ("S12", a_generation_is_told_too_soon),
-    ("S12", a_part_is_told_that_is_not_written),
+    ("S12", a_generation_is_notified_too_soon),
+    ("S12", an_assignment_is_sent_that_is_not_written),
     ("S12", a_read_shows_what_is_not_written),
     ("S13", a_decision_changes_another_group),
     ("S14", a_decision_is_long),

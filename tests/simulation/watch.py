@@ -66,16 +66,16 @@ class Mirror:
         self.version += 1
 
 
-class Heard(NamedTuple):
+class LastContact(NamedTuple):
     """When a member was last heard, and for how long the process had been stopped until then."""
 
     at_s: float
     stopped_s: float
 
 
-def check_patience(heard: Heard, now: Heard) -> None:
+def check_patience(last_contact: LastContact, now: LastContact) -> None:
     """L2: a member that is given up for its silence was listened to for a session. One session is forgiven, no more."""
-    listened_s = now.at_s - heard.at_s - (now.stopped_s - heard.stopped_s)
+    listened_s = now.at_s - last_contact.at_s - (now.stopped_s - last_contact.stopped_s)
     if now.stopped_s <= SESSION_S and listened_s < SESSION_S - UNNOTICED_S:
         raise Violation("L2", f"a member was given up after {listened_s:.1f} s in which it could be heard")
 
@@ -91,7 +91,7 @@ class Watch:
     # Something was decided since the last look.
     touched: bool = False
     looks: dict[str, Look] = field(default_factory=dict)
-    heard: dict[str, Heard] = field(default_factory=dict)
+    last_contact: dict[str, LastContact] = field(default_factory=dict)
     _ready: bool = False
     _compared: int = -1
     _comparisons: int = 0
@@ -111,15 +111,15 @@ class Watch:
         if self._compared != self.mirror.version and self.store.is_settled(self.slot.number, self.slot.epoch):
             self._compare()
 
-    def now(self) -> Heard:
+    def now(self) -> LastContact:
         """For who is heard now."""
         process = self.store.process
-        return Heard(process.loop.now_s, process.stopped_s)
+        return LastContact(process.loop.now_s, process.stopped_s)
 
     def _changed(self) -> None:
         if self._ready:
             self.looks.clear()
-            self.heard.clear()
+            self.last_contact.clear()
             self.situations.loaded(self.slot.groups)
             self.touched = True
         else:
@@ -135,8 +135,8 @@ class Watch:
         if before is not None:
             check_change(group, before, look)
             if by_timer and before.state is State.STABLE:
-                for member_id in (before.members - look.members - before.unsynced) & self.heard.keys():
-                    check_patience(self.heard[member_id], self.now())
+                for member_id in (before.members - look.members - before.unsynced) & self.last_contact.keys():
+                    check_patience(self.last_contact[member_id], self.now())
             self.situations.changed(before, look, by_timer=by_timer)
         self.looks[group.group_id] = look
 

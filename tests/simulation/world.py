@@ -43,8 +43,8 @@ class World:
         self.chance = chance
         self.fired: Counter[str] = Counter()
         self.situations = Situations()
-        own_words = not plan.copy_rate and not (plan.statics and "double" in plan.acts)
-        self.histories = {group_id: History(own_words=own_words) for group_id in plan.groups}
+        only_members_send = not plan.copy_rate and not (plan.statics and "double" in plan.acts)
+        self.histories = {group_id: History(only_members_send=only_members_send) for group_id in plan.groups}
         self.transactions = {
             group_id: TransactionalHistory(met=self.situations.met) for group_id in plan.groups
         }

@@ -211,7 +211,7 @@ def the_snapshot_is_sent_late(self: Slot) -> None:
     asyncio.get_running_loop().call_later(0.2, lambda: send().add_done_callback(self._compacted))
 
 
-def those_who_wait_are_not_told(self: Slot, error: pb.ErrorCode.ValueType) -> None:
+def waiting_calls_are_not_answered(self: Slot, error: pb.ErrorCode.ValueType) -> None:
     self._open.clear()
     STOP(self, error)
 
@@ -295,7 +295,7 @@ ZOO: dict[str, Bug] = {
         Groups, "snapshot", the_log_forgets_which_incarnations_were
     ),
     "the snapshot is sent late": replaced(Slot, "_compact", the_snapshot_is_sent_late),
-    "those who wait are not told": replaced(Slot, "stop", those_who_wait_are_not_told),
+    "those who wait are not told": replaced(Slot, "stop", waiting_calls_are_not_answered),
     "refused commits are kept": replaced(commit, "commit", refused_commits_are_kept),
     "stable groups are shaken up": replaced(round, "heartbeat", stable_groups_are_shaken_up),
     "goes on past its lease": replaced(Lease, "runs", lambda self: True),

@@ -38,7 +38,7 @@ def late_verdicts_count(core: Core, event: on.Judged) -> None:
     JUDGED(core, on.Judged(renamed))
 
 
-def passes_a_letter_before_it_is_written(self: Ledger) -> Sequence[DueDeadLetter]:
+def passes_a_dead_letter_before_it_is_written(self: Ledger) -> Sequence[DueDeadLetter]:
     due = DEAD_LETTERS(self)
     for dead_letter in due:
         self.dead_letter_written(dead_letter.offset)
@@ -88,7 +88,7 @@ ZOO_DELIVERIES: dict[str, Bug] = {
     "commits what was handed out": replaced(Ledger, "point", property(commits_what_was_handed_out)),
     "late verdicts count": replaced(verdicts, "judged", late_verdicts_count),
     "passes a letter before it is written": replaced(
-        Ledger, "dead_letters", passes_a_letter_before_it_is_written
+        Ledger, "dead_letters", passes_a_dead_letter_before_it_is_written
     ),
     "gives up before all is committed": replaced(revocation, "_has_gone", gives_up_before_all_is_committed),
     "what a crashed application held is done": replaced(Ledger, "application_gone", forgets_a_crash),

@@ -62,7 +62,7 @@ def test_a_storm_of_rebalances_fills_no_disk_and_is_said() -> None:
 
 
 @pytest.mark.process
-def test_a_run_of_the_coordinator_is_told_in_events_and_without_metadata(tmp_path: Path) -> None:
+def test_a_run_of_the_coordinator_is_logged_as_events_and_without_metadata(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path, (*QUICK, "--log-format=json"))
     coordinator.start()
 

@@ -72,7 +72,7 @@ def test_a_crash_loses_no_acknowledged_commit_and_moves_no_stable_group(coordina
     with_stream(coordinator.address, after)
 
 
-def test_a_generation_that_was_told_is_never_issued_again(coordinator: Coordinator) -> None:
+def test_a_generation_that_was_sent_is_never_issued_again(coordinator: Coordinator) -> None:
     group = new_group()
     members: list[Member] = []
 
@@ -82,13 +82,13 @@ def test_a_generation_that_was_told_is_never_issued_again(coordinator: Coordinat
         await rebalance(*members)  # told, and not synced when the crash comes
 
     async def after(driver: ServerDriver) -> None:
-        told = members[0].generation
+        received = members[0].generation
         for member in members:
             member.driver = driver
             # The group is as it was last synced; who knows of more has to join again.
             assert await member.heartbeat() == pb.ILLEGAL_GENERATION
         await rebalance(*members)
-        assert {member.generation for member in members} == {told + 1}
+        assert {member.generation for member in members} == {received + 1}
 
     with_stream(coordinator.address, before)
     coordinator.kill()
@@ -102,8 +102,8 @@ def test_a_rebalance_is_pushed_to_members_on_a_stream(coordinator: Coordinator) 
         await form(first)
         joining = await second.send_second_join()
         assert await joining.is_parked()
-        told = [(notice.member_id, notice.generation_id) for notice in driver.notices]
-        assert told == [(first.member_id, first.generation)]
+        received = [(notice.member_id, notice.generation_id) for notice in driver.notices]
+        assert received == [(first.member_id, first.generation)]
 
     with_stream(coordinator.address, body)
 
@@ -294,7 +294,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         (["--listen", "0.0.0.0:0"], "is not loopback"),
         (["--listen", "7070"], "must be HOST:PORT"),
@@ -302,10 +302,10 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         (["--store", "sqlite:/proc/none/c.db"], "/proc/none"),
     ],
 )
-def test_a_wrong_flag_is_refused_in_one_sentence(arguments: list[str], sentence: str) -> None:
+def test_a_wrong_flag_is_refused_with_one_message(arguments: list[str], message: str) -> None:
     done = run(*arguments)
     assert done.returncode == 1
-    assert sentence in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -315,7 +315,7 @@ def test_a_second_coordinator_on_the_same_file_is_refused(coordinator: Coordinat
     assert "in use by another coordinator" in done.stderr
 
 
-def test_a_taken_port_is_refused_in_one_sentence(coordinator: Coordinator, tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused_with_one_message(coordinator: Coordinator, tmp_path: Path) -> None:
     done = run("--store", f"sqlite:{tmp_path}/other.db", "--listen", coordinator.address)
     assert done.returncode == 1
     assert "address already in use or not available" in done.stderr.splitlines()[-1]

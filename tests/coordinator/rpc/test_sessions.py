@@ -29,7 +29,7 @@ from tests.coordinator.streams import Stream, streams
 from tests.coordinator.virtual import Virtual
 
 
-def test_a_member_is_told_on_the_stream_on_which_it_last_spoke_and_on_no_other() -> None:
+def test_a_member_is_notified_on_the_stream_on_which_it_last_sent_and_on_no_other() -> None:
     async def body(virtual: Virtual, stream: Callable[[], Stream]) -> None:
         first, second = stream(), stream()
         member = Member(first, "g")
@@ -369,8 +369,8 @@ def test_calls_are_refused_by_their_status(monkeypatch: pytest.MonkeyPatch) -> N
     async def body(virtual: Virtual, channel: grpc.aio.Channel) -> None:
         stub = CoordinatorStub(channel)
 
-        async def refused(call: Awaitable[Message], sentence: str) -> None:
-            with pytest.raises(grpc.aio.AioRpcError, match=sentence) as error:
+        async def refused(call: Awaitable[Message], message: str) -> None:
+            with pytest.raises(grpc.aio.AioRpcError, match=message) as error:
                 await call
             assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -396,7 +396,7 @@ def test_calls_are_refused_by_their_status(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.process
-def test_a_client_that_does_not_read_is_told_when_it_does(
+def test_a_client_that_does_not_read_is_notified_when_it_does(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sessions, "UNREAD_S", 0.5)

@@ -82,7 +82,7 @@ def test_no_number_of_a_request_is_below_what_it_can_be(kind: type[Message]) -> 
 
 
 @pytest.mark.parametrize(
-    ("request_", "sentence"),
+    ("request_", "message"),
     [
         (pb.FindCoordinatorRequest(group_ids=["g"] * (GROUPS_MAX + 1)), "1001 group_ids"),
         (admin.DescribeGroupsRequest(group_ids=["g"] * (GROUPS_MAX + 1)), "1001 group_ids"),
@@ -116,8 +116,8 @@ def test_no_number_of_a_request_is_below_what_it_can_be(kind: type[Message]) -> 
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_out_of_bounds_is_refused_in_a_sentence(request_: Message, sentence: str) -> None:
-    assert sentence in validate(request_)
+def test_values_out_of_bounds_are_refused_with_a_message(request_: Message, message: str) -> None:
+    assert message in validate(request_)
 
 
 def test_what_members_say_is_well_formed() -> None:

@@ -45,8 +45,8 @@ def test_a_group_has_offsets_of_so_many_partitions_and_may_change_those(
         member = Member(driver, "g")
         full = member.commit_request(dict.fromkeys(range(most), 1))
         assert errors(await answer(driver.send(full), pb.CommitOffsetsResponse)) == {pb.NONE}
-        beyond = member.commit_request({0: 2, most: 1})
-        reply = await answer(driver.send(beyond), pb.CommitOffsetsResponse)
+        exceeding = member.commit_request({0: 2, most: 1})
+        reply = await answer(driver.send(exceeding), pb.CommitOffsetsResponse)
         assert [each.error_code for each in reply.topics[0].partitions] == [
             pb.NONE,
             pb.INVALID_COMMIT_OFFSET_SIZE,

@@ -19,7 +19,7 @@ from tests.coordinator.virtual import Virtual
 # Two members fit into a message, three do not.
 LARGE = {"range": subscription(user_data=bytes(MESSAGE_BYTES_MAX * 2 // 5))}
 SMALL = {"range": subscription()}
-SENTENCE = (
+MESSAGE = (
     f"the leader of group g would be sent .* bytes of member metadata in one response, at most {MESSAGE_BYTES_MAX} can "
     "be sent; subscribe to fewer topics or by pattern, or split the group"
 )
@@ -36,7 +36,7 @@ def test_a_join_that_makes_the_leaders_answer_too_large_is_refused_and_disturbs_
         late = Member(one, "g", instance=instance, protocols=LARGE)
         frame = await one.ask(late.join_request())
         assert frame.failure.grpc_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-        with pytest.raises(AssertionError, match=SENTENCE):
+        with pytest.raises(AssertionError, match=MESSAGE):
             raise AssertionError(frame.failure.message)
         assert [await member.heartbeat() for member in members] == [pb.NONE, pb.NONE]
         await members[1].leave()

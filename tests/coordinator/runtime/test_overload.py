@@ -144,7 +144,7 @@ def test_a_loop_that_is_behind_sheds_commits_until_it_has_caught_up() -> None:
     play(run)
 
 
-def test_a_shed_transactional_commit_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shed_transactional_commit_is_refused_in_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overload, "COMMITS_MAX", 0)
 
     async def run() -> None:

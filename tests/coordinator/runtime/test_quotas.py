@@ -237,8 +237,8 @@ def test_assignments_count_once_they_are_written_and_while_they_wait() -> None:
         assert virtual.quotas.used("orders").group_bytes > before + MIB * 3 // 4
         large = {each.member_id: bytes(MIB // 4) for each in members}
         for member in (leader, others[1]):
-            sentence = await refused(virtual, sync_request(member, large))
-            assert "bytes of group metadata and assignments" in sentence
+            message = await refused(virtual, sync_request(member, large))
+            assert "bytes of group metadata and assignments" in message
         small = leader.send_sync({each.member_id: b"mine" for each in members})
         for call in (small, waiting):
             reply = await call.answer(1)

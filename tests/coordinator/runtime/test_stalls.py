@@ -68,7 +68,7 @@ def test_a_dead_member_gains_one_session_however_often_the_coordinator_stalls() 
     asyncio.run(body(CoreDriver(DEFAULT)))
 
 
-def test_a_member_that_is_heard_again_has_all_of_its_grace_again() -> None:
+def test_a_member_that_sends_again_has_all_of_its_grace_again() -> None:
     async def body(driver: CoreDriver) -> None:
         member = Member(driver, "g")
         await form(member)
@@ -81,7 +81,7 @@ def test_a_member_that_is_heard_again_has_all_of_its_grace_again() -> None:
     asyncio.run(body(CoreDriver(DEFAULT)))
 
 
-def test_a_round_waits_for_those_who_could_not_be_heard() -> None:
+def test_a_round_waits_for_members_whose_requests_were_delayed_by_a_stall() -> None:
     async def body(driver: CoreDriver) -> None:
         first, second = (Member(driver, "g", rebalance_ms=5_000) for _ in range(2))
         await form(first)
@@ -97,7 +97,7 @@ def test_a_round_waits_for_those_who_could_not_be_heard() -> None:
     asyncio.run(body(CoreDriver(DEFAULT)))
 
 
-def test_who_waits_for_the_leader_is_not_out_because_nobody_could_hear_it() -> None:
+def test_a_member_that_waits_for_the_leader_is_not_removed_because_of_a_stall() -> None:
     async def body(driver: CoreDriver) -> None:
         leader = Member(driver, "g", rebalance_ms=5_000)
         await leader.joined(await leader.send_second_join())
@@ -138,21 +138,23 @@ class Lags(Broken):
         self.seconds.append(seconds)
 
 
-def test_the_loop_is_looked_at_and_its_stalls_are_told() -> None:
+def test_the_loop_is_measured_and_its_stalls_are_reported() -> None:
     async def run() -> None:
         lags = Lags()
         stalls = Stalls(asyncio.get_running_loop().time, Observers([lags]))
-        told: list[int] = []
-        stalls.subscribe(told.append)
+        reported: list[int] = []
+        stalls.subscribe(reported.append)
         stalls.start()
         await asyncio.sleep(1)
         assert len(lags.seconds) >= 9
         assert max(lags.seconds) < 0.001
-        assert (told, stalls.lag_s) == ([], 0)
+        assert (reported, stalls.lag_s) == ([], 0)
         stall(3)
         await turn()
         assert 2.8 < lags.seconds[-1] <= 3
-        assert 3_000 <= told[0] <= 3_000 + 1_000 * TICK_S + 1, "all of it, and no more than a look too much"
+        assert 3_000 <= reported[0] <= 3_000 + 1_000 * TICK_S + 1, (
+            "all of it, and no more than a look too much"
+        )
         assert stalls.lag_s < 0.001, "one stall is over when it is seen"
         stall(TICK_S + 2)
         await turn()
@@ -161,27 +163,27 @@ def test_the_loop_is_looked_at_and_its_stalls_are_told() -> None:
         stall(9)
         stalls.settle()
         await asyncio.sleep(1)
-        assert len(told) == 2
+        assert len(reported) == 2
 
     play(run)
 
 
-def test_a_stall_is_told_once_and_before_anybody_is_judged() -> None:
+def test_a_stall_is_reported_once_and_before_deadlines_are_checked() -> None:
     async def run() -> None:
         stalls = Stalls(asyncio.get_running_loop().time)
-        told: list[int] = []
-        stalls.subscribe(told.append)
+        reported: list[int] = []
+        stalls.subscribe(reported.append)
         stalls.start()
         stall(5)
         stalls.settle()
-        assert len(told) == 1
+        assert len(reported) == 1
         stalls.settle()
         await asyncio.sleep(1)
-        assert len(told) == 1
+        assert len(reported) == 1
         stall(STALL_MIN_S / 2)
         stalls.settle()
         await asyncio.sleep(1)
-        assert len(told) == 1, "so short a stall is nobody's misfortune"
+        assert len(reported) == 1, "so short a stall is nobody's misfortune"
 
     play(run)
 

@@ -99,7 +99,7 @@ def test_callers_that_are_turned_away_are_reported_now_and_then() -> None:
     turned_away = RejectionLog(said.append)
     for now_s in (100, 100, 105, 109, 110, 111, 200):
         turned_away.add("ipv4:10.0.0.1:1", "unknown token", now_s)
-    counts = [int(sentence.split()[0]) for sentence in said]
+    counts = [int(message.split()[0]) for message in said]
     assert counts == [1, 4, 2]
 
 
@@ -227,9 +227,9 @@ def test_a_file_that_becomes_wrong_changes_nothing_and_is_reported_once(
     for _ in range(3):
         tokens.reload_if_changed()
     assert tokens.with_token(digest_of(SECRET)) == "shop"
-    (sentence,) = said
-    assert "the previous contents stay in effect" in sentence
-    assert "hunter2" not in sentence
+    (message,) = said
+    assert "the previous contents stay in effect" in message
+    assert "hunter2" not in message
     write(path, "shop plain:another\n")
     tokens.reload_if_changed()
     assert said[1:] == [f"{path} was reloaded"]

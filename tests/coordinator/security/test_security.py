@@ -123,10 +123,10 @@ def test_no_call_is_answered_without_a_known_token(guarded: Coordinator, method:
 
     async def body() -> None:
         async with channel(guarded.address) as over:
-            for sentence, metadata in shown.items():
+            for message, metadata in shown.items():
                 code, details = await refusal(over, method, metadata)
                 assert code is grpc.StatusCode.UNAUTHENTICATED
-                assert sentence in details
+                assert message in details
 
     run(body())
 
@@ -183,12 +183,12 @@ def test_a_refused_request_changes_nothing_and_tells_nothing(guarded: Coordinato
             for there, not_there in zip(
                 requests_about("shop.there"), requests_about("shop.not-there"), strict=True
             ):
-                told = await call(over, there, TOKENS["stranger"])
-                assert error_of(told) == pb.GROUP_AUTHORIZATION_FAILED
+                received = await call(over, there, TOKENS["stranger"])
+                assert error_of(received) == pb.GROUP_AUTHORIZATION_FAILED
                 other = await call(over, not_there, TOKENS["stranger"])
-                assert str(told).replace("shop.there", "shop.not-there") == str(other)
+                assert str(received).replace("shop.there", "shop.not-there") == str(other)
                 if there.DESCRIPTOR.file is pb.DESCRIPTOR:
-                    assert await foreign.ask(there) == told
+                    assert await foreign.ask(there) == received
             assert await state() == before
             assert await heartbeat(own, "shop.there", member) == pb.NONE
 
@@ -226,8 +226,8 @@ def test_a_watch_of_a_foreign_group_ends_at_once(guarded: Coordinator) -> None:
             watch = AdminStub(over).WatchGroup(
                 admin.WatchGroupRequest(group_id="shop.watched"), metadata=bearer(TOKENS["stranger"])
             )
-            told = [update async for update in watch]
-            assert [update.group.error_code for update in told] == [pb.GROUP_AUTHORIZATION_FAILED]
+            received = [update async for update in watch]
+            assert [update.group.error_code for update in received] == [pb.GROUP_AUTHORIZATION_FAILED]
 
     run(body())
 

@@ -184,7 +184,7 @@ def start(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30)
 
 
-def test_files_that_are_wrong_are_refused_in_one_sentence(tmp_path: Path, pki: Pki, server: Issued) -> None:
+def test_invalid_files_are_refused_with_one_message(tmp_path: Path, pki: Pki, server: Issued) -> None:
     other = pki.servers.issue("other")
     rubbish, broken, empty = (tmp_path / name for name in ("rubbish", "broken", "empty"))
     rubbish.write_bytes(b"\0\xff" * 100)
@@ -202,24 +202,24 @@ def test_files_that_are_wrong_are_refused_in_one_sentence(tmp_path: Path, pki: P
         "contains no readable certificate": (*tls_flags(server), f"--tls-client-ca={broken}"),
         "the file has no principals": (f"--tokens-file={empty}",),
     }
-    for sentence, arguments in cases.items():
+    for message, arguments in cases.items():
         done = start(f"--store=sqlite:{tmp_path}/c.db", *arguments)
         assert done.returncode == 1
-        assert sentence in done.stderr.splitlines()[-1], (arguments, done.stderr)
+        assert message in done.stderr.splitlines()[-1], (arguments, done.stderr)
         assert "Traceback" not in done.stderr
 
 
-def test_beyond_loopback_tls_and_callers_that_are_known_are_needed(
+def test_outside_loopback_tls_and_known_callers_are_required(
     tmp_path: Path, pki: Pki, server: Issued
 ) -> None:
     everywhere = ("--listen=0.0.0.0:0", f"--store=sqlite:{tmp_path}/c.db")
     tls = tls_flags(server)
-    for sentence, arguments in {
+    for message, arguments in {
         "add --tls-cert and --tls-key": (),
         "add --tokens-file or --tls-client-ca": tls,
     }.items():
         done = start(*everywhere, *arguments)
-        assert (done.returncode, sentence in done.stderr) == (1, True)
+        assert (done.returncode, message in done.stderr) == (1, True)
     done = start(*everywhere, f"--tokens-file={tmp_path}/none")
     assert "add --tls-cert and --tls-key" in done.stderr, "a token in plain text is everybody's"
     allowed = ([*tls, f"--tls-client-ca={pki.clients.certificate}"], [*tls, "--insecure"], ["--insecure"])

@@ -110,7 +110,7 @@ class DiskFile(apsw.VFSFile):
 def put(image: bytearray, content: bytes, pages: Iterable[int]) -> None:
     """Copy some pages of the content to the image."""
     for page in pages:
-        piece = content[page * PAGE : (page + 1) * PAGE]
-        end = page * PAGE + len(piece)
+        written = content[page * PAGE : (page + 1) * PAGE]
+        end = page * PAGE + len(written)
         image.extend(bytes(max(0, end - len(image))))
-        image[page * PAGE : end] = piece
+        image[page * PAGE : end] = written

@@ -10,7 +10,7 @@ from rota_coordinator.store.port import LOG_SLOT, LogStore
 from tests.coordinator.store.log_rows import COUNT, everything, headers, offsets, play, rows
 
 
-def test_only_whole_batches_before_the_offset_are_dropped_in_pieces_and_others_write_meanwhile(
+def test_only_whole_batches_before_the_offset_are_dropped_in_steps_and_others_write_meanwhile(
     tmp_path: Path,
 ) -> None:
     count = sqlite_rows.DROPPED_ROWS * 3

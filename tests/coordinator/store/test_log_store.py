@@ -58,20 +58,20 @@ def test_rows_come_back_as_they_were_written_after_a_restart(tmp_path: Path) -> 
     play(tmp_path, write, read)
 
 
-def test_all_headers_are_read_in_pieces_by_log_and_offset(tmp_path: Path) -> None:
+def test_all_headers_are_read_in_chunks_by_log_and_offset(tmp_path: Path) -> None:
     each = sqlite_rows.HEADERS_AT_ONCE // 2 + 1
 
     async def story(store: LogStore) -> None:
         epoch, _ = await store.claim(LOG_SLOT)
         written = [rows(log_id, each, 1) for log_id in (3, 1, 2)]
         await asyncio.gather(*(store.append_rows(epoch, some, flush=False) for some in written))
-        pieces = [piece async for piece in store.headers()]
-        assert [len(piece) for piece in pieces] == [
+        chunks = [chunk async for chunk in store.headers()]
+        assert [len(chunk) for chunk in chunks] == [
             sqlite_rows.HEADERS_AT_ONCE,
             3 * each - sqlite_rows.HEADERS_AT_ONCE,
         ]
         expected = [(number, row(number, at * COUNT).header) for number in (1, 2, 3) for at in range(each)]
-        assert [header for piece in pieces for header in piece] == expected
+        assert [header for chunk in chunks for header in chunk] == expected
 
     play(tmp_path, story)
 
@@ -331,7 +331,7 @@ def test_an_offset_is_not_written_twice(tmp_path: Path) -> None:
         "UPDATE headers SET codec = 1 WHERE base_offset = 10",
     ],
 )
-def test_a_damaged_row_is_refused_with_its_place(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_row_is_refused_with_its_position(tmp_path: Path, damage: str) -> None:
     async def story(store: LogStore) -> None:
         log, _ = await store.claim(LOG_SLOT)
         await store.append_rows(log, rows(1, 3), flush=False)

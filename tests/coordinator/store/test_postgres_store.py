@@ -169,7 +169,7 @@ def test_of_two_claims_at_once_one_wins(no_tables: str) -> None:
     asyncio.run(body())
 
 
-def test_a_slot_is_handed_over_with_its_parcel_which_is_given_once(no_tables: str) -> None:
+def test_a_slot_is_handed_over_with_its_snapshot_which_is_given_once(no_tables: str) -> None:
     async def body() -> None:
         async with process(no_tables) as giver, process(no_tables) as new_owner:
             old, handover = await giver.store.claim(1)

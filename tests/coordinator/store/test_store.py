@@ -124,7 +124,7 @@ def test_appended_records_come_back_in_their_order_after_a_restart(engine: Engin
     with_store(engine, write, read)
 
 
-def test_a_log_that_is_read_in_pieces_comes_back_whole(engine: Engine) -> None:
+def test_a_log_that_is_read_in_chunks_comes_back_whole(engine: Engine) -> None:
     count = postgres.READ_ROWS * 2 + 1
 
     async def body(store: Store) -> None:
@@ -224,7 +224,7 @@ def test_an_append_that_nobody_waits_for_any_more_is_written_and_disturbs_no_oth
     with_store(engine, body)
 
 
-def test_a_damaged_batch_is_refused_with_its_place(engine: Engine) -> None:
+def test_a_damaged_batch_is_refused_with_its_position(engine: Engine) -> None:
     async def write(store: Store) -> None:
         epoch, _ = await store.claim(1)
         await store.append(1, epoch, [record(1)])

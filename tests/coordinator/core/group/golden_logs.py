@@ -85,15 +85,15 @@ class Story:
         assert isinstance(reply, pb.JoinGroupResponse)
         return reply
 
-    def sync(self, group: str, instance: str, told: pb.JoinGroupResponse) -> None:
+    def sync(self, group: str, instance: str, joined: pb.JoinGroupResponse) -> None:
         request = pb.SyncGroupRequest(
             group_id=group,
-            generation_id=told.generation_id,
-            member_id=told.member_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
             group_instance_id=instance,
             protocol_type="consumer",
             protocol_name="range",
-            assignments=[pb.Assignment(member_id=told.member_id, assignment=b"\0\0\0\0\0\0\0\0\0\0")],
+            assignments=[pb.Assignment(member_id=joined.member_id, assignment=b"\0\0\0\0\0\0\0\0\0\0")],
         )
         self.keep(self.groups.handle(self.call(), request, MonotonicMs(self._now_ms)))
 
@@ -108,12 +108,12 @@ class Story:
         self.groups.replay(record)
 
 
-def tell() -> Story:
+def write_story() -> Story:
     """A stable group, one in the middle of a round, one that only keeps offsets, and one that is gone."""
     story = Story()
-    told = story.join("stable", "pod-0")
-    story.sync("stable", "pod-0", told)
-    generation, member = told.generation_id, told.member_id
+    joined = story.join("stable", "pod-0")
+    story.sync("stable", "pod-0", joined)
+    generation, member = joined.generation_id, joined.member_id
     topics = [
         pb.TopicOffsets(
             name="orders",
@@ -168,7 +168,7 @@ def tell() -> Story:
 
 def add(version: str) -> None:
     """Write the log of this version; one that is there stays as it is."""
-    story = tell()
+    story = write_story()
     encoded = [batches.encode(records) for records in story.log]
     with (FOLDER / f"{version}.log").open("x") as log:
         log.writelines(f"{checksum:08x} {data.hex()}\n" for data, checksum in encoded)

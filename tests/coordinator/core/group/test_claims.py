@@ -72,7 +72,7 @@ def test_the_newer_claim_counts() -> None:
     assert commit(groups, NEW, 0) == pb.NONE
 
 
-def test_what_two_claim_alike_or_nobody_claims_is_as_in_kafka() -> None:
+def test_partitions_that_two_members_or_no_member_claims_are_as_in_kafka() -> None:
     groups = group(member(OLD, claims=(0,)), member(NEW, claims=(0,)))
     assert [commit(groups, who, number) for who in (OLD, NEW) for number in (0, 1)] == [pb.NONE] * 4
 

@@ -8,7 +8,7 @@ import pytest
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1.records_pb2 import Record
-from tests.coordinator.core.group.golden_logs import CONFIG, FOLDER, read, replayed, state_of, tell
+from tests.coordinator.core.group.golden_logs import CONFIG, FOLDER, read, replayed, state_of, write_story
 
 LOGS = sorted(FOLDER.glob("*.log"))
 # Field 1000, length-delimited: a record, or a field of one, that no version has yet.
@@ -46,7 +46,7 @@ def test_every_kind_of_record_is_in_a_golden_log() -> None:
 
 
 def test_records_and_fields_of_later_versions_are_passed_over() -> None:
-    story = tell()
+    story = write_story()
     later = Groups(CONFIG)
     for record in (record for records in story.log for record in records):
         later.replay(Record.FromString(UNKNOWN))

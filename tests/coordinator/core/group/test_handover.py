@@ -26,16 +26,16 @@ def stable_group(at_ms: MonotonicMs) -> tuple[Groups, list[Record]]:
     )
     joined = groups.join(Joining(Call(1), join, "/127.0.0.1", "fresh"), at_ms)
     closed = groups.pass_time(GROUP, at_ms)
-    (told,) = [reply for _, reply in [*joined.replies, *closed.replies]]
-    assert isinstance(told, pb.JoinGroupResponse)
+    (joined_reply,) = [reply for _, reply in [*joined.replies, *closed.replies]]
+    assert isinstance(joined_reply, pb.JoinGroupResponse)
     sync = pb.SyncGroupRequest(
         group_id=GROUP,
-        generation_id=told.generation_id,
-        member_id=told.member_id,
+        generation_id=joined_reply.generation_id,
+        member_id=joined_reply.member_id,
         group_instance_id="pod-0",
         protocol_type="consumer",
         protocol_name="range",
-        assignments=[pb.Assignment(member_id=told.member_id)],
+        assignments=[pb.Assignment(member_id=joined_reply.member_id)],
     )
     synced = groups.handle(Call(2), sync, at_ms)
     return groups, [*joined.records, *closed.records, *synced.records]
@@ -68,7 +68,7 @@ def test_a_session_that_ended_before_the_hand_over_is_not_prolonged() -> None:
     )
 
 
-def test_a_parcel_never_gives_more_than_a_session() -> None:
+def test_a_snapshot_never_gives_more_than_a_session() -> None:
     groups, log = stable_group(at_ms=MonotonicMs(1_000))
     handover = groups.handover(MonotonicMs(1_000))
     handover.sessions[0].remaining_ms = 99_999

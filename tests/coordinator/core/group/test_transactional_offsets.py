@@ -69,9 +69,9 @@ LATE_END: list[Step] = [
 ]
 
 
-@pytest.mark.parametrize("place", range(5))
-def test_compaction_at_any_time_keeps_the_order_of_commits(place: int) -> None:
-    steps = [*LATE_END[:place], ("compact", 0, 0), *LATE_END[place:]]
+@pytest.mark.parametrize("index", range(5))
+def test_compaction_at_any_time_keeps_the_order_of_commits(index: int) -> None:
+    steps = [*LATE_END[:index], ("compact", 0, 0), *LATE_END[index:]]
     assert run(steps) == expected(steps)
 
 

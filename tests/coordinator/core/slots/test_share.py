@@ -52,8 +52,8 @@ def test_no_slot_is_wanted_by_two_and_every_vacant_one_by_somebody(table: Table)
 @given(tables())
 def test_a_process_gives_only_what_is_its_own(table: Table) -> None:
     for process_id, part in parts(table).items():
-        assert {gift.slot for gift in part.give} <= set(table.owned_by(process_id))
-        assert process_id not in {gift.new_owner for gift in part.give}
+        assert {transfer.slot for transfer in part.give} <= set(table.owned_by(process_id))
+        assert process_id not in {transfer.new_owner for transfer in part.give}
 
 
 @given(tables())

@@ -14,7 +14,7 @@ from tests.simulation.invariants import Violation
 from tests.simulation.topic import is_record, key_of
 
 if TYPE_CHECKING:
-    from tests.simulation.desk import Desk
+    from tests.simulation.shell import DeliveryShell
 
 CREDIT_MAX = 64
 FINAL = (Verdict.ACK, Verdict.SKIP)
@@ -27,7 +27,7 @@ SLICE_S = 0.5
 
 @dataclass(slots=True)
 class Held:
-    """A record in the application's hands."""
+    """A record in flight."""
 
     delivery_epoch: int
     partition: Partition
@@ -47,12 +47,12 @@ class Book:
     seen: int = -1
 
 
-class Hands:
+class WorkingApplication:
     """One attachment after the other."""
 
-    def __init__(self, desk: "Desk") -> None:
-        self._desk = desk
-        self._world = desk.world
+    def __init__(self, shell: "DeliveryShell") -> None:
+        self._shell = shell
+        self._world = shell.world
         self._session = 0
         self._credit = 0
         self._held: dict[tuple[int, int], Held] = {}
@@ -66,7 +66,7 @@ class Hands:
 
     async def run(self) -> None:
         """Be there, and from time to time crash and come back."""
-        chance, plan = self._world.chance, self._desk.plan
+        chance, plan = self._world.chance, self._shell.plan
         while True:
             await asyncio.sleep(chance.uniform(0, 0.5))
             self._attach()
@@ -80,7 +80,7 @@ class Hands:
         self._session += 1
         self.is_attached = True
         self._credit = 0
-        self._desk.feed(on.Attached(self._session, takes_many=self._desk.plan.takes_many))
+        self._shell.feed(on.Attached(self._session, takes_many=self._shell.plan.takes_many))
         self._grant(self._world.chance.randint(1, CREDIT_MAX))
 
     def crash(self) -> None:
@@ -90,30 +90,30 @@ class Hands:
         self._held.clear()
         self._books.clear()
         self._mine.clear()
-        self._desk.feed(on.Detached(self._session, clean=False))
+        self._shell.feed(on.Detached(self._session, clean=False))
 
     def _grant(self, records: int) -> None:
         self._credit += records
-        self._desk.feed(on.Credit(records))
+        self._shell.feed(on.Credit(records))
 
     # What it is told.
 
-    def tell(self, told: do.AssignmentEvent) -> None:
+    def notify(self, event: do.AssignmentEvent) -> None:
         """Something happens to partitions."""
-        if told.kind is do.Kind.ASSIGNED:
-            self._mine |= told.partitions
+        if event.kind is do.Kind.ASSIGNED:
+            self._mine |= event.partitions
         else:
-            self._mine -= told.partitions
-            for partition in told.partitions:
+            self._mine -= event.partitions
+            for partition in event.partitions:
                 self._current.pop(partition, None)
-        match told.kind:
+        match event.kind:
             case do.Kind.ASSIGNED:
-                self._spawn(self._acknowledge, told.event_id)
+                self._spawn(self._acknowledge, event.event_id)
             case do.Kind.REVOKING:
-                self._spawn(self._finish, told, self._world.chance.choice([0, 0.2, 10]))
+                self._spawn(self._finish, event, self._world.chance.choice([0, 0.2, 10]))
             case do.Kind.LOST:
                 # Verdicts on what it works on meanwhile come late.
-                self._spawn(self._finish, told, self._world.chance.choice([0, 100]))
+                self._spawn(self._finish, event, self._world.chance.choice([0, 100]))
             case do.Kind.REVOKED:
                 pass
 
@@ -121,19 +121,19 @@ class Hands:
         await asyncio.sleep(
             self._world.chance.uniform(0, 0.01 if self._world.calm else ACKNOWLEDGES_WITHIN_S)
         )
-        self._desk.feed(on.Acknowledged(event_id))
+        self._shell.feed(on.Acknowledged(event_id))
 
-    async def _finish(self, told: do.AssignmentEvent, patience_s: float) -> None:
+    async def _finish(self, event: do.AssignmentEvent, patience_s: float) -> None:
         """Finish what it works on, or stop in the midst of it; what it has not begun goes back."""
         for book in self._books.values():
-            if book.partition in told.partitions:
+            if book.partition in event.partitions:
                 self._give_back([(book.delivery_epoch, offset) for offset in book.queue[1:]])
                 del book.queue[1:]
-        while patience_s > 0 and any(self.holds(partition) for partition in told.partitions):
+        while patience_s > 0 and any(self.holds(partition) for partition in event.partitions):
             await asyncio.sleep(0.02)
             patience_s -= 0.02
-        self._drop(told.partitions)
-        await self._acknowledge(told.event_id)
+        self._drop(event.partitions)
+        await self._acknowledge(event.event_id)
 
     def _drop(self, partitions: frozenset[Partition]) -> None:
         self._give_back([key for key, held in self._held.items() if held.partition in partitions])
@@ -160,7 +160,7 @@ class Hands:
         self._credit -= delivered.dispatch.count
         if self._credit < 0:
             raise Violation("S14", f"{-self._credit} records are handed out without credit")
-        if self._desk.plan.ordering is Ordering.PARTITION and not book.works:
+        if self._shell.plan.ordering is Ordering.PARTITION and not book.works:
             book.works = True
             self._spawn(self._work_through, delivered.delivery_epoch)
 
@@ -183,13 +183,13 @@ class Hands:
             delivery_epoch, delivered.partition, offset, self._world.loop.now_s
         )
         book.seen = max(book.seen, offset)
-        if self._desk.plan.ordering is Ordering.PARTITION:
+        if self._shell.plan.ordering is Ordering.PARTITION:
             book.queue.append(offset)
         else:
             self._spawn(self._work_on, delivery_epoch, offset)
 
     def _check_order(self, delivery_epoch: int, book: Book, offset: int) -> None:
-        ordering = self._desk.plan.ordering
+        ordering = self._shell.plan.ordering
         if ordering is Ordering.PARTITION and book.queue and offset < book.queue[-1]:
             raise Violation("S8", f"{book.partition}@{offset} is handed out behind {book.queue[-1]}")
         if ordering is Ordering.KEY and key_of(offset) is not None:
@@ -218,7 +218,7 @@ class Hands:
         book = self._books[delivery_epoch]
         verdict = self._verdict()
         dropped = [offset]
-        if self._desk.plan.ordering is Ordering.PARTITION:
+        if self._shell.plan.ordering is Ordering.PARTITION:
             book.queue.remove(offset)
             if verdict is Verdict.RETRY:
                 dropped += book.queue
@@ -226,7 +226,7 @@ class Hands:
                     del self._held[delivery_epoch, behind]
                 book.queue.clear()
         if verdict in FINAL:
-            self._desk.did(held.partition, offset)
+            self._shell.did(held.partition, offset)
         self._judge(held, verdict)
         self._grant(len(dropped))
 
@@ -240,15 +240,15 @@ class Hands:
         judgement = on.Judgement(held.delivery_epoch, held.partition, held.offset, held.offset, verdict)
         if held.partition not in self._mine:
             self._world.situations.met["a verdict comes after its tenure"] += 1
-        self._desk.feed(on.Judged((judgement,)))
+        self._shell.feed(on.Judged((judgement,)))
         chance = self._world.chance
-        if not self._world.calm and chance.random() < self._desk.plan.lie_rate:
+        if not self._world.calm and chance.random() < self._shell.plan.lie_rate:
             # Of a record that it does not have: it was judged just now, or is in the future.
             wrong = held.offset + chance.choice([0, 0, 1000])
             self._lies.add((held.delivery_epoch, wrong))
             lie = on.Judgement(held.delivery_epoch, held.partition, wrong, wrong, Verdict.ACK)
             self._world.situations.met["an application lies"] += 1
-            self._desk.feed(on.Judged((lie,)))
+            self._shell.feed(on.Judged((lie,)))
 
     def refuse(self, refused: do.Refuse) -> None:
         """Record a refused verdict; the application must have sent a wrong one on purpose."""
@@ -258,7 +258,7 @@ class Hands:
             )
 
     def _duration_s(self) -> float:
-        chance, plan = self._world.chance, self._desk.plan
+        chance, plan = self._world.chance, self._shell.plan
         if not self._world.calm and chance.random() < plan.hang_rate:
             self._world.situations.met["an application hangs over a record"] += 1
             return chance.uniform(0.5, 3) * plan.processing_timeout_s
@@ -291,4 +291,4 @@ class Hands:
             if session == self._session:
                 await work(*arguments)  # type: ignore[misc]
 
-        self._desk.member.process.spawn(while_attached())
+        self._shell.member.process.spawn(while_attached())

@@ -14,11 +14,11 @@ from rota_sidecar.core.member import actions as said
 from rota_sidecar.core.member import events as to
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.partitions import Offset, Partition
-from tests.simulation.hands import Hands
 from tests.simulation.history import SEPARATOR, Done
 from tests.simulation.invariants import Violation
 from tests.simulation.plan import DeliveryPlan
 from tests.simulation.topic import end_at, is_record, read
+from tests.simulation.working_application import WorkingApplication
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LEAVE_S = 2.0
 LATE_S = 0.3
 
 
-class Desk:
+class DeliveryShell:
     """Events in, actions out; what the core wants of its member, its engine and its application is done here."""
 
     def __init__(self, world: World, member: "SimulatedMember") -> None:
@@ -39,7 +39,7 @@ class Desk:
         self.member = member
         self.plan: DeliveryPlan = world.deliveries
         self.core = Delivery(self._config())
-        self.hands = Hands(self)
+        self.working_application = WorkingApplication(self)
         self.generation = -1
         self._events: list[on.Event] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -79,13 +79,13 @@ class Desk:
 
     async def run(self) -> None:
         """Work until the member has ended."""
-        self.member.process.spawn(self.hands.run())
+        self.member.process.spawn(self.working_application.run())
         while not self.member.has_ended:
             await asyncio.sleep(1)
 
     # From the member.
 
-    def told(self, action: said.Action) -> None:
+    def on_member_action(self, action: said.Action) -> None:
         """The member's core says something that concerns deliveries."""
         match action:
             case said.Committed():
@@ -107,9 +107,9 @@ class Desk:
                     self._in_doubt.discard(partition)
                 self.feed(on.Assigned(action.tenure, action.partitions))
             case said.Revoke():
-                tell, self.world.on_revoke = self.world.on_revoke, None
-                if tell is not None:
-                    tell(self.member)
+                notify, self.world.on_revoke = self.world.on_revoke, None
+                if notify is not None:
+                    notify(self.member)
                 self.feed(on.Revoke(action.revocation, action.partitions, action.deadline_ms))
             case said.Revoked():
                 self._let_go(action.partitions)
@@ -127,7 +127,7 @@ class Desk:
             finished = self._finished.get(partition)
             # One commit is under way at a time: while it has no answer the others wait.
             is_in_doubt = bool(self._commits) or partition in self._in_doubt
-            if is_in_doubt or self.hands.holds(partition) or finished is None:
+            if is_in_doubt or self.working_application.holds(partition) or finished is None:
                 continue
             committed = self._committed.get(partition, 0)
             if any(is_record(offset) for offset in range(committed, finished.end)):
@@ -171,7 +171,7 @@ class Desk:
 
     def _check_progress(self) -> None:
         """L5: who hangs over a record loses its partitions in time."""
-        since_s = self.hands.oldest_s(set(self.core.held))
+        since_s = self.working_application.oldest_s(set(self.core.held))
         limit_s = self.plan.processing_timeout_s + LATE_S
         oldest = self.plan.ordering is not Ordering.PARTITION and since_s is not None
         is_late = oldest and since_s is not None and self.world.loop.now_s > since_s + limit_s
@@ -188,12 +188,12 @@ class Desk:
             case do.FetchCommitted() | do.Commit() | do.ReleasePartitions() | do.Leave() | do.Rejoin():
                 self._ask_member(action)
             case do.AssignmentEvent():
-                if self.hands.is_attached:
-                    self.hands.tell(action)
+                if self.working_application.is_attached:
+                    self.working_application.notify(action)
             case do.Deliver():
-                self.hands.deliver(action)
+                self.working_application.deliver(action)
             case do.Refuse():
-                self.hands.refuse(action)
+                self.working_application.refuse(action)
             case do.Settled() | do.Problem() | do.Drained() | do.Answer():
                 pass
 
@@ -299,7 +299,7 @@ class Desk:
 
     async def _write(self, action: do.WriteDeadLetter) -> None:
         await asyncio.sleep(self.world.chance.uniform(0, 0.3))
-        if not self.world.calm and self.world.chance.random() < self.plan.letter_error_rate:
+        if not self.world.calm and self.world.chance.random() < self.plan.dead_letter_error_rate:
             self.world.situations.met["a dead letter cannot be written"] += 1
             self.feed(on.DeadLetterWritten(action.dead_letter, "the topic is not there"))
             return

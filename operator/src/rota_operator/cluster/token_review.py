@@ -50,7 +50,7 @@ class PodGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewPorts:
-    """What the authenticator asks of the cluster. Both raise ApiError."""
+    """Requests of the authenticator to the cluster. Both raise ApiError."""
 
     # Posts a TokenReview for these audiences; returns its status.
     review: Callable[[str, tuple[str, ...]], Awaitable[Object]]

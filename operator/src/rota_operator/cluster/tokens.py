@@ -1,5 +1,5 @@
 """
-What is known of sidecars' tokens: whose each one is, and for how long that may be believed.
+Tokens of sidecars that the API server has reviewed: whose each one is, and for how long that may be believed.
 
 A core: `token_review` asks the API server and passes the answers and the time in. Tokens are kept as SHA-256 digests only. Times
 are seconds of the process's monotonic clock, except a token's own expiry, which is wall-clock time.

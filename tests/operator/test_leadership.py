@@ -1,4 +1,4 @@
-"""At most one process leads: whatever clocks show, answers are lost, and whoever deletes the Lease."""
+"""At most one process leads: whatever clocks show, answers are lost, and the Lease is deleted."""
 
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -333,7 +333,7 @@ def test_a_leader_that_is_cut_off_is_replaced_after_it_has_stopped(after_s: floa
     assert pair.first.state == Ended(EXPIRED)
 
 
-def test_a_leader_that_stops_cleanly_hands_over_at_once() -> None:
+def test_a_leader_that_stops_cleanly_is_replaced_at_once() -> None:
     pair = Pair()
     pair.run(7)
     pair.first.stop(pair.now_s)

@@ -1,5 +1,5 @@
 """
-Decides who leads, by a Lease of the API server: at most one operator process acts.
+Decides which operator process leads, by a Lease of the API server: at most one acts.
 
 A core: the shell in `cluster/leadership.py` feeds it the answers of the API server and the time, and performs the action that
 `step` returns, one at a time. Times are seconds of this process's monotonic clock. Clocks of two processes are never compared: a
@@ -173,7 +173,7 @@ class Acquiring:
 @dataclass(frozen=True, slots=True)
 class Leader:
     """
-    This process leads until `valid_until_s`; waits for the next renewal.
+    Leading until `valid_until_s`; waits for the next renewal.
 
     `lease` is what was written last; None: unknown, it has to be read before it is written again.
     """

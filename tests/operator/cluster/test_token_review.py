@@ -116,7 +116,7 @@ def test_an_answer_is_remembered_for_a_while() -> None:
     run(story)
 
 
-def test_an_answer_is_not_remembered_beyond_the_expiry_of_the_token() -> None:
+def test_an_answer_is_not_remembered_after_the_expiry_of_the_token() -> None:
     async def story(cluster: Cluster) -> None:
         token = token_of("orders-0", WALL_S + 12)
         cluster.pods[token] = "orders-0"

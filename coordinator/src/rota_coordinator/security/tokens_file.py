@@ -11,7 +11,7 @@ from rota_coordinator.security.authenticator import Digest
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Grants
 from rota_coordinator.security.principals import Principals, parse
-from rota_coordinator.security.versions import Version, version_of
+from rota_service.file_versions import Version, version_of
 
 FILE_BYTES_MAX = 1024 * 1024
 
@@ -29,7 +29,7 @@ class TokensFile:
     def reload_if_changed(self) -> None:
         """Reload the file if it has changed."""
         try:
-            if version_of(self._path) == self._version:
+            if self._current_version() == self._version:
                 return
             self._principals = self._read()
             self._last_error = ""
@@ -52,10 +52,18 @@ class TokensFile:
         """Return the quota of the principal; `default` for fields that its line does not set."""
         return self._principals.quota_of(name, default)
 
+    def _current_version(self) -> Version:
+        try:
+            return version_of(self._path)
+        except OSError as error:
+            raise SecurityError(
+                f"{self._path} cannot be read ({error.strerror}); give the path of an existing file"
+            ) from None
+
     def _read(self) -> Principals:
         # Before reading: a change in between is then seen the next time. And kept although reading may fail: what
         # is wrong is reported once, not every time somebody looks.
-        self._version = version_of(self._path)
+        self._version = self._current_version()
         if self._version.mode & stat.S_IROTH:
             self._report(f"{self._path} is readable by every user of this machine; run chmod o-r")
         try:

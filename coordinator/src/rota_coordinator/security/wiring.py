@@ -19,11 +19,12 @@ from rota_coordinator.security.authenticator import (
     TokensAuthenticator,
 )
 from rota_coordinator.security.connections import Closing, Connections
+from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.guard import ConnectionGuard
 from rota_coordinator.security.policy import AllowAll, GrantPolicy, GroupPolicy
 from rota_coordinator.security.sockets import AcceptedSockets, raise_descriptor_limit
-from rota_coordinator.security.tls import Certificates, Files
 from rota_coordinator.security.tokens_file import TokensFile
+from rota_service.server_certificates import CertificateError, CertificateFiles, Certificates
 
 # What was taken away from a principal still works for so long.
 LOOK_AGAIN_S = 2
@@ -87,8 +88,11 @@ def secure(options: argparse.Namespace, quota: Quota, report: Callable[[str], No
     credentials = None
     if options.tls_cert:
         client_ca = Path(options.tls_client_ca) if options.tls_client_ca else None
-        files = Files(Path(options.tls_cert), Path(options.tls_key), client_ca)
-        credentials = Certificates(files, report).credentials()
+        files = CertificateFiles(Path(options.tls_cert), Path(options.tls_key), client_ca)
+        try:
+            credentials = Certificates(files, report).credentials()
+        except CertificateError as error:
+            raise SecurityError(str(error)) from None
     if options.tokens_file:
         tokens = TokensFile(Path(options.tokens_file), report)
         return Security(

@@ -1,6 +1,8 @@
 """
-The server's TLS certificate and key, and the authority of client certificates. Reloaded when the files change, so
-that certificates can be renewed without a restart.
+TLS certificate and key of a gRPC server, and the authority of client certificates, from files.
+
+Servers pass the credentials to gRPC when they open their port. The files are looked at before every handshake and reloaded when
+they have changed, so that certificates can be renewed without a restart; an invalid version leaves the previous one in use.
 """
 
 import ssl
@@ -10,15 +12,18 @@ from pathlib import Path
 
 import grpc
 
-from rota_coordinator.security.errors import SecurityError
-from rota_coordinator.security.versions import Version, version_of
+from rota_service.file_versions import Version, version_of
 
 # Files that are replaced while they are read are read so often.
 READINGS_MAX = 3
 
 
+class CertificateError(Exception):
+    """One sentence: which file, what is wrong with it, what to do."""
+
+
 @dataclass(frozen=True, slots=True)
-class Files:
+class CertificateFiles:
     """The paths from the --tls flags."""
 
     certificate: Path
@@ -26,12 +31,22 @@ class Files:
     client_ca: Path | None = None
 
     def versions(self) -> tuple[Version, ...]:
+        """Return the versions of the files. Raises CertificateError."""
         named = (self.certificate, self.key, self.client_ca)
-        return tuple(version_of(path) for path in named if path is not None)
+        return tuple(_version_of(path) for path in named if path is not None)
 
 
-def load(files: Files) -> grpc.ServerCertificateConfiguration:
-    """Read the files in one consistent version; raises `SecurityError`."""
+def _version_of(path: Path) -> Version:
+    try:
+        return version_of(path)
+    except OSError as error:
+        raise CertificateError(
+            f"{path} cannot be read ({error.strerror}); give the path of an existing file"
+        ) from None
+
+
+def load(files: CertificateFiles) -> grpc.ServerCertificateConfiguration:
+    """Read the files in one consistent version; raises CertificateError."""
     for _ in range(READINGS_MAX):
         before = files.versions()
         chain, key = read_pem(files.certificate), read_pem(files.key)
@@ -39,9 +54,9 @@ def load(files: Files) -> grpc.ServerCertificateConfiguration:
         error = check_files(files, roots)
         if files.versions() == before:
             if error:
-                raise SecurityError(error)
+                raise CertificateError(error)
             return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=roots)
-    raise SecurityError(
+    raise CertificateError(
         f"{files.certificate} and {files.key} changed while they were being read; replace them once"
     )
 
@@ -51,13 +66,13 @@ def read_pem(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise SecurityError(f"{path} cannot be read ({error.strerror}); check the --tls flags") from None
+        raise CertificateError(f"{path} cannot be read ({error.strerror}); check the --tls flags") from None
     if b"-----BEGIN " not in data:
-        raise SecurityError(f"{path} is not a PEM file; it has no line that starts with -----BEGIN")
+        raise CertificateError(f"{path} is not a PEM file; it has no line that starts with -----BEGIN")
     return data
 
 
-def check_files(files: Files, roots: bytes | None) -> str:
+def check_files(files: CertificateFiles, roots: bytes | None) -> str:
     """Return why TLS would reject the files; empty when it would not. gRPC itself reports no reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if roots is not None:
@@ -77,9 +92,7 @@ def check_files(files: Files, roots: bytes | None) -> str:
         context.load_cert_chain(files.certificate, files.key, no_passphrase)
     except (ssl.SSLError, ValueError) as error:
         if asked:
-            return (
-                f"{files.key} is encrypted; give a key without a passphrase, readable by the coordinator only"
-            )
+            return f"{files.key} is encrypted; give a key without a passphrase, readable by the server only"
         if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
             return f"{files.key} does not match the certificate in {files.certificate}; give a matching pair"
         return f"{files.certificate} and {files.key} contain no readable certificate and key in PEM form: {error}"
@@ -91,7 +104,7 @@ def check_files(files: Files, roots: bytes | None) -> str:
 class Certificates:
     """The certificate that the server presents; invariant: it is the last valid version of the files."""
 
-    def __init__(self, files: Files, report: Callable[[str], None]) -> None:
+    def __init__(self, files: CertificateFiles, report: Callable[[str], None]) -> None:
         self._files = files
         self._report = report
         self._last_error = ""
@@ -115,7 +128,7 @@ class Certificates:
             if versions == self._versions:
                 return None
             configuration = load(self._files)
-        except SecurityError as error:
+        except CertificateError as error:
             # Half of them may be replaced yet. It is looked at again at the next handshake, and said once.
             if str(error) != self._last_error:
                 self._last_error = str(error)

@@ -77,6 +77,17 @@ def topics_for(config: SidecarConfig) -> Topics:
     return KafkaTopics(kafka_settings(config))
 
 
+async def cluster_id(config: SidecarConfig, within_s: float) -> str:
+    """Return the id of the Kafka cluster that stores the records; empty: it has none. Raises Unreachable, Refused."""
+    from rota_sidecar.engines.kafka.topics import KafkaTopics
+
+    topics = KafkaTopics(kafka_settings(config))
+    try:
+        return await topics.cluster_id(within_s)
+    finally:
+        await topics.close()
+
+
 def coordination_for(
     config: SidecarConfig, on_event: OnCoordinatorEvent
 ) -> tuple[Coordination, LookAtProtocol | None]:

@@ -1,8 +1,10 @@
 """A sidecar reports to Fleet and takes its orders; without Fleet it goes on."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,66 @@ def test_reports_have_the_state_of_member_and_partitions(
         assert {each.in_flight for each in report.partitions} == {0}
 
     run_story(tmp_path, coordinator, topic, story, "--client-id=pod-7")
+
+
+def test_reports_say_who_speaks_and_whether_it_is_ready(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        await fleet.wait_until(lambda: bool(fleet.reports) and bool(fleet.last.partitions))
+        report = fleet.last
+        assert report.version == version("rota-sidecar")
+        assert report.settings_hash == "5f3a"
+        assert report.cluster_id == "", "Rota's log has none"
+        assert not report.member.ready
+        assert report.member.readiness_problem.startswith("no application is attached")
+        app.start()
+        await fleet.wait_until(lambda: fleet.last.member.ready)
+        assert fleet.last.member.readiness_problem == ""
+        assert await asyncio.to_thread(lambda: sidecar.is_ready)
+        app.kill()
+        await fleet.wait_until(lambda: not fleet.last.member.ready)
+
+    run_story(tmp_path, coordinator, topic, story, "--settings-hash=5f3a", begins=False)
+
+
+def test_the_last_progress_stands_still_while_the_application_hangs(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    def progress(fleet: Headquarters) -> list[int | None]:
+        return [
+            each.last_progress_ms if each.HasField("last_progress_ms") else None
+            for each in fleet.last.partitions
+        ]
+
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        started = len(fleet.reports)
+        await fleet.wait_until(lambda: len(fleet.reports) > started + 1)
+        first = progress(fleet)
+        assert None not in first
+        (
+            await fleet.wait_until(
+                lambda: (
+                    len(progress(fleet)) == 2
+                    and all(
+                        now and then and now > then for now, then in zip(progress(fleet), first, strict=True)
+                    )
+                )
+            ),
+            "idle is no standstill",
+        )
+        app.signal(signal.SIGSTOP)
+        fill(coordinator.address, topic, 1, 5)
+        await fleet.wait_until(lambda: fleet.last.partitions[0].in_flight > 0)
+        still = progress(fleet)
+        moved = len(fleet.reports)
+        await fleet.wait_until(lambda: len(fleet.reports) > moved + 2)
+        assert progress(fleet)[0] == still[0]
+        assert (progress(fleet)[1] or 0) > (still[1] or 0)
+        app.signal(signal.SIGCONT)
+        await fleet.wait_until(lambda: (progress(fleet)[0] or 0) > (still[0] or 0))
+
+    run_story(tmp_path, coordinator, topic, story)
 
 
 def test_what_is_not_known_is_left_out(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:

@@ -29,12 +29,23 @@ from rota_sidecar.observability.partition_status import (
     partition_statuses,
     timestamp_ms,
 )
+from rota_sidecar.observability.progress import ProgressTimes
 from rota_sidecar.observability.uncommitted import BATCHES_MAX, UncommittedTimestamps
 
 ORDERS_0 = Partition("orders", 0)
 TENURE = Tenure(1, "m", 1, 1)
 NOTHING = PartitionStatus(
-    None, None, None, None, None, None, is_done=False, rate=None, in_flight=0, problem=""
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    is_done=False,
+    rate=None,
+    in_flight=0,
+    problem="",
+    last_progress_ms=None,
 )
 LABELS = '{group="g",partition="0",topic="orders"}'
 
@@ -47,7 +58,7 @@ def view(**changes: object) -> PartitionView:
 def page(
     status: PartitionStatus, counters: Counters | None = None, now_s: float = 100.0
 ) -> Mapping[str, float]:
-    counters = counters or Counters(lambda: now_s)
+    counters = counters or Counters()
     shown = Metrics("g", counters, lambda: [(ORDERS_0, status)], lambda: now_s).page().decode()
     lines = (line.rpartition(" ") for line in shown.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
@@ -120,7 +131,11 @@ def test_the_first_uncommitted_record_is_seldom_the_first_that_is_not_done(
     uncommitted = UncommittedTimestamps()
     uncommitted.on_actions([timed(0, 10, 1_000)], 0, 0)
     ((_, found),) = partition_statuses(
-        {ORDERS_0: seen}, cast("EndOffsets", NeverLooked()), BatchSlicer(), uncommitted
+        {ORDERS_0: seen},
+        cast("EndOffsets", NeverLooked()),
+        BatchSlicer(),
+        uncommitted,
+        ProgressTimes(lambda: 0),
     )
     assert found.uncommitted_ms == shown_ms
 
@@ -208,7 +223,7 @@ def test_the_application_is_busy_while_it_has_anything() -> None:
 
 
 def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
-    counters = Counters(lambda: 0.0)
+    counters = Counters()
     counters.on_actions(
         [do.Settled(ORDERS_0, "ack", 3), do.Refuse(1, ORDERS_0, 2, "it is already done")], 0, 0
     )
@@ -217,7 +232,7 @@ def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
 
 
 def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
-    counters = Counters(lambda: 50.0)
+    counters = Counters()
     counters.on_member_event(StateChanged("Stable"), 0)
     counters.on_member_event(member_do.Joined("m", 1, 1, "range", leads=True, leader="m"), 0)
     counters.on_member_event(member_do.Assign(TENURE, frozenset({ORDERS_0})), 0)
@@ -225,7 +240,7 @@ def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
     counters.on_actions([do.Settled(ORDERS_0, "ack", 3)], 0, 0)
     counters.on_event(on.Committed(1, {ORDERS_0: codes.NONE}), 0)
     counters.on_event(on.Committed(2, {ORDERS_0: codes.ILLEGAL_GENERATION}), 0)
-    shown = page(NOTHING, counters)
+    shown = page(NOTHING._replace(last_progress_ms=50_000), counters)
     assert shown[f"rota_last_progress_timestamp_seconds{LABELS}"] == 50
     assert shown['rota_records_total{group="g",topic="orders",verdict="ack"}'] == 3
     assert shown['rota_commits_total{group="g",outcome="ok"}'] == 1
@@ -241,7 +256,7 @@ def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
 
 
 def test_other_partitions_and_other_states_are_news() -> None:
-    counters = Counters(lambda: 0.0)
+    counters = Counters()
     news: list[int] = []
     counters.on_change = lambda: news.append(1)
     counters.on_member_event(StateChanged("Stable"), 0)

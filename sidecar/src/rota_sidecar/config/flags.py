@@ -266,6 +266,7 @@ FLEET = Flag(
 FLEET_TOKEN_FILE = Flag(
     "fleet-token-file", File(), None, "Bearer token for Fleet. Without it: that of --token-file"
 )
+SETTINGS_HASH = Flag("settings-hash", LABEL, "", "Hash of the pod's settings, reported to Fleet as it is")
 
 # Delivery.
 ORDERING = Flag(

@@ -97,7 +97,9 @@ class ConfigSources:
             backend=_backend(values),
             security=self._security(values),
             listeners=_listeners(values),
-            fleet=FleetConfig(values[flags.FLEET], values[flags.FLEET_TOKEN_FILE]),
+            fleet=FleetConfig(
+                values[flags.FLEET], values[flags.FLEET_TOKEN_FILE], values[flags.SETTINGS_HASH]
+            ),
             process=_process(values),
         )
 

@@ -104,6 +104,8 @@ class FleetConfig:
     address: str
     # None: the token of Rota's servers.
     token_file: Path | None
+    # Reported to Fleet as it is; the operator compares it with the settings of the spec.
+    settings_hash: str
 
 
 @dataclass(frozen=True, slots=True)

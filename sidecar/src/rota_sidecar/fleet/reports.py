@@ -1,6 +1,7 @@
 """Builds the reports for Fleet. Unknown values are left out."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_sidecar.core.member.partitions import Partition
@@ -12,25 +13,45 @@ from rota_sidecar.observability.partition_status import PartitionStatus
 STATES = {name.removeprefix("MEMBER_STATE_").capitalize(): number for name, number in pb.MemberState.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """The sidecar that reports: what stays the same in all its reports."""
+
+    client_id: str
+    version: str
+    settings_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Sources of a report that are read anew for each one; an empty text says that there is nothing to report."""
+
+    # Problems that concern none of the member's partitions.
+    problems: Callable[[], Sequence[str]]
+    # State, reason and end of a drain.
+    draining: Callable[[], str]
+    # Why /readyz answers 503.
+    readiness_problem: Callable[[], str]
+    # Id of the Kafka cluster, once it is known.
+    cluster_id: Callable[[], str]
+
+
 class ReportBuilder:
     """Report builder of one sidecar."""
 
     def __init__(
         self,
-        sidecar: str,
+        reporter: Reporter,
         driver: DeliveryDriver,
         members: MemberLifecycle,
         counters: Counters,
-        problems: Callable[[], Sequence[str]],
-        draining: Callable[[], str],
+        health: Health,
     ) -> None:
-        """`draining` gives state, reason and end of a drain; empty: the sidecar does not drain."""
-        self._sidecar = sidecar
+        self._reporter = reporter
         self._driver = driver
         self._members = members
         self._counters = counters
-        self._problems = problems
-        self._draining = draining
+        self._health = health
 
     def made(
         self, statuses: Iterable[tuple[Partition, PartitionStatus]], answers: Sequence[pb.OrderAnswer]
@@ -41,13 +62,17 @@ class ReportBuilder:
             member=self._member(),
             partitions=[partition_report(partition, each) for partition, each in statuses],
             answers=answers,
-            sidecar=self._sidecar,
+            sidecar=self._reporter.client_id,
+            version=self._reporter.version,
+            cluster_id=self._health.cluster_id(),
+            settings_hash=self._reporter.settings_hash,
         )
 
     def _member(self) -> pb.MemberReport:
         counters = self._counters
         identity = self._members.current.member.identity
-        draining = self._draining()
+        draining = self._health.draining()
+        readiness_problem = self._health.readiness_problem()
         return pb.MemberReport(
             member_id=identity.member_id,
             group_instance_id=self._members.instance_name or None,
@@ -59,8 +84,10 @@ class ReportBuilder:
             last_revoke_seconds=counters.last_revoke_s,
             suspended=self._driver.config.suspended,
             last_error=counters.last_problem,
-            problems=[*([draining] if draining else []), *self._problems()],
+            problems=[*([draining] if draining else []), *self._health.problems()],
             draining=bool(draining),
+            ready=not readiness_problem,
+            readiness_problem=readiness_problem,
         )
 
 
@@ -77,4 +104,5 @@ def partition_report(partition: Partition, statuses: PartitionStatus) -> pb.Part
         arrival_rate=statuses.rate,
         in_flight=statuses.in_flight,
         problem=statuses.problem,
+        last_progress_ms=statuses.last_progress_ms,
     )

@@ -15,7 +15,6 @@ from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.messages import Request, Response
-from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.core.member.reactions import Error
 from rota_sidecar.delivery.observer import Observer
 from rota_sidecar.engines.port import Coordination, Refused, Unreachable
@@ -74,10 +73,9 @@ class Histogram:
 
 
 class Counters(Observer):
-    """Counters of one sidecar. `wall_s` returns Unix time in seconds."""
+    """Counters of one sidecar."""
 
-    def __init__(self, wall_s: Callable[[], float]) -> None:
-        self._wall_s = wall_s
+    def __init__(self) -> None:
         self.state = "Down"
         self.heartbeats: Counter[str] = Counter({OK: 0})
         self.commits: Counter[str] = Counter({OK: 0})
@@ -87,8 +85,6 @@ class Counters(Observer):
         self.last_revoke_s = 0.0
         self.processing_seconds = Histogram(PROCESSING_SECONDS)
         self.in_flight = InFlightTimer(self.processing_seconds.add)
-        # Unix time in s of the assignment or of the last verdict, by partition.
-        self.progress_s: dict[Partition, float] = {}
         self.last_problem = ""
         # Called after a change of the owned partitions or of the member's state.
         self.on_change: Callable[[], None] = ignore_change
@@ -125,11 +121,9 @@ class Counters(Observer):
                 self.commits[commit_outcome(event)] += 1
             case on.Assigned():
                 self.on_change()
-                self.progress_s.update(dict.fromkeys(event.partitions, self._wall_s()))
             case on.Revoked() | on.Lost():
                 self.on_change()
                 for partition in event.partitions:
-                    self.progress_s.pop(partition, None)
                     self.in_flight.forget(partition)
             case on.Detached():
                 self.in_flight.clear()
@@ -144,8 +138,6 @@ class Counters(Observer):
                     self.in_flight.dispatched(action, now_ms)
                 case do.Settled():
                     self.records[action.partition.topic, action.verdict] += action.records
-                    if action.partition in self.progress_s:
-                        self.progress_s[action.partition] = self._wall_s()
                 case do.Refuse():
                     self.records[action.partition.topic, REFUSED] += 1
                 case do.Problem():

@@ -79,7 +79,7 @@ class Metrics(Collector):
         )
         progress = GaugeMetricFamily(
             "rota_last_progress_timestamp_seconds",
-            "Time of the last verdict, or of the assignment of the partition.",
+            "Time of the last verdict, advance of the commit, or moment without records to process.",
             labels=OF_PARTITION,
         )
         now_s = self._wall_s()
@@ -88,7 +88,7 @@ class Metrics(Collector):
             for family, value in (
                 (records, each.lag),
                 (seconds, each.lag_s(now_s)),
-                (progress, self._counters.progress_s.get(partition)),
+                (progress, each.last_progress_s),
             ):
                 if value is not None:
                     family.add_metric(labels, value)

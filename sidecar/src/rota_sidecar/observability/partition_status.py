@@ -10,6 +10,7 @@ from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of
 from rota_sidecar.observability.end_offsets import EndOffset, EndOffsets
+from rota_sidecar.observability.progress import ProgressTimes
 from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 
 
@@ -30,6 +31,12 @@ class PartitionStatus(NamedTuple):
     in_flight: int
     # Present problem; empty: none.
     problem: str
+    last_progress_ms: int | None
+
+    @property
+    def last_progress_s(self) -> float | None:
+        """Unix time of the last progress in seconds."""
+        return None if self.last_progress_ms is None else self.last_progress_ms / 1000
 
     @property
     def lag(self) -> int | None:
@@ -53,8 +60,9 @@ def partition_statuses(
     ends: EndOffsets,
     slicer: BatchSlicer,
     uncommitted: UncommittedTimestamps,
+    progress: ProgressTimes,
 ) -> Iterator[tuple[Partition, PartitionStatus]]:
-    """Yield the status of each partition, sorted."""
+    """Yield the status of each partition, sorted; that is also when `progress` learns of commits."""
     uncommitted.keep(views)
     for partition, view in sorted(views.items()):
         seen = ends.seen(partition)
@@ -62,6 +70,7 @@ def partition_statuses(
         unresolved_ms = view.reported_ms
         if view.first_unresolved is not None:
             unresolved_ms = timestamp_ms(*view.first_unresolved, slicer)
+        has_no_more = is_done(view, bounds)
         yield (
             partition,
             PartitionStatus(
@@ -71,10 +80,11 @@ def partition_statuses(
                 end=None if bounds is None else bounds.end,
                 unresolved_ms=unresolved_ms,
                 uncommitted_ms=_uncommitted_ms(partition, view, unresolved_ms, uncommitted),
-                is_done=is_done(view, bounds),
+                is_done=has_no_more,
                 rate=None if seen is None else seen.rate,
                 in_flight=view.in_flight,
                 problem=view.problem,
+                last_progress_ms=progress.observe(partition, view.committed, is_done=has_no_more),
             ),
         )
 

@@ -9,6 +9,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from rota_sidecar.observability.counters import Counters
 from rota_sidecar.observability.end_offsets import EndOffsets
 from rota_sidecar.observability.log_observer import LoggingObserver
 from rota_sidecar.observability.partition_status import PartitionStatus, partition_statuses
+from rota_sidecar.observability.progress import ProgressTimes
 from rota_sidecar.observability.uncommitted import UncommittedTimestamps
 from rota_sidecar.process.drain_requests import AFTER_DRAIN_MS, PATH, WrongRequest, request_of
 from rota_sidecar.process.listeners import Listeners
@@ -42,6 +44,7 @@ from rota_sidecar.wiring import Strategies
 
 if TYPE_CHECKING:
     from rota_sidecar.fleet.client import FleetClient
+    from rota_sidecar.fleet.cluster_id import ClusterIdLookup
     from rota_sidecar.fleet.orders import OrderExecutor
     from rota_sidecar.observability.metrics import Metrics
 
@@ -69,9 +72,10 @@ class Sidecar:
     def __init__(self, config: SidecarConfig, strategies: Strategies, event_log: EventLog) -> None:
         self._config = config
         self._event_log = event_log
-        self._counters = Counters(wiring.wall_s)
+        self._counters = Counters()
         self._uncommitted = UncommittedTimestamps()
-        observers = (LoggingObserver(event_log), self._counters, self._uncommitted)
+        self._progress = ProgressTimes(wiring.wall_ms)
+        observers = (LoggingObserver(event_log), self._counters, self._uncommitted, self._progress)
         self._driver = DeliveryDriver(config.delivery, observers, config.process.leave_timeout_ms)
         self._slicer = BatchSlicer()
         self._ports = self._effect_ports()
@@ -87,6 +91,7 @@ class Sidecar:
         self._counters.on_change = self._changed
         self._fleet: FleetClient | None = None
         self._orders: OrderExecutor | None = None
+        self._cluster_id: ClusterIdLookup | None = None
         self._metrics: Metrics | None = None
         self._listeners = Listeners(config, self._driver, event_log)
         self._ending: asyncio.Task[None] | None = None
@@ -96,17 +101,22 @@ class Sidecar:
 
     def connect_fleet(self, sources: ConfigSources, strategies: Strategies) -> None:
         """Set up reports to Fleet and the execution of its orders; call it before `run`."""
+        from importlib.metadata import version
+
         from rota_sidecar.fleet.client import FleetCallbacks, FleetClient
+        from rota_sidecar.fleet.cluster_id import ClusterIdLookup
         from rota_sidecar.fleet.orders import OrderExecutor
         from rota_sidecar.fleet.reconfigure import Reconfigurer
-        from rota_sidecar.fleet.reports import ReportBuilder
+        from rota_sidecar.fleet.reports import Health, ReportBuilder, Reporter
 
         config, driver, members = self._config, self._driver, self._members
         reconfiguring = Reconfigurer(sources, config, strategies, driver, members)
         orders = OrderExecutor(driver, members, self._draining, reconfiguring, wiring.wall_ms)
-        draining = lambda: self._draining.status
-        client_id = config.member.client_id
-        reports = ReportBuilder(client_id, driver, members, self._counters, self._problems, draining)
+        reporter = Reporter(config.member.client_id, version("rota-sidecar"), config.fleet.settings_hash)
+        health = Health(
+            self._problems, lambda: self._draining.status, self._readiness_problem, self._known_cluster_id
+        )
+        reports = ReportBuilder(reporter, driver, members, self._counters, health)
         callbacks = FleetCallbacks(
             lambda: reports.made(self._statuses(), orders.answers()), orders.execute, orders.requeue_answers
         )
@@ -116,6 +126,8 @@ class Sidecar:
         )
         orders.trigger_now = fleet.trigger_now
         self._fleet, self._orders = fleet, orders
+        if not config.backend.stores_in_rota:
+            self._cluster_id = ClusterIdLookup(partial(wiring.cluster_id, config), fleet.trigger_now)
 
     def _changed(self) -> None:
         self._ends.look()
@@ -147,6 +159,8 @@ class Sidecar:
             yield self._deliver_by_http()
         if self._fleet is not None:
             yield self._fleet.run()
+        if self._cluster_id is not None:
+            yield self._cluster_id.run()
 
     async def _deliver_by_http(self) -> None:
         from rota_sidecar.application.http_delivery import HttpDelivery, HttpSettings
@@ -205,8 +219,17 @@ class Sidecar:
         await self._ports.topics.close()
 
     def _paths(self) -> Paths:
-        ready = probes(lambda: readiness_problem(self._driver, self._members, self._draining))
-        return {**ready, "/metrics": Path(self._scrape), "/drained": Path(self._await_drained)}
+        return {
+            **probes(self._readiness_problem),
+            "/metrics": Path(self._scrape),
+            "/drained": Path(self._await_drained),
+        }
+
+    def _readiness_problem(self) -> str:
+        return readiness_problem(self._driver, self._members, self._draining)
+
+    def _known_cluster_id(self) -> str:
+        return "" if self._cluster_id is None else self._cluster_id.found
 
     async def _scrape(self, _query: str) -> Page:
         from rota_sidecar.observability.metrics import CONTENT_TYPE, Metrics
@@ -219,7 +242,7 @@ class Sidecar:
 
     def _statuses(self) -> Iterable[tuple[Partition, PartitionStatus]]:
         return partition_statuses(
-            self._driver.delivery.partitions, self._ends, self._slicer, self._uncommitted
+            self._driver.delivery.partitions, self._ends, self._slicer, self._uncommitted, self._progress
         )
 
     def _problems(self) -> Sequence[str]:

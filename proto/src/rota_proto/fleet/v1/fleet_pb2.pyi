@@ -229,8 +229,8 @@ class PartitionReport(_message.Message):
     problem: _builtins.str
     """What is wrong with it now, and what to do: one sentence; empty = nothing."""
     last_progress_ms: _builtins.int
-    """Unix time of the last progress: a final verdict, an advance of the commit, or the time at which nothing was left
-    to process; at first that of the assignment. It stands still while records wait, and `problem` may say why.
+    """Unix time of the last progress: a verdict, an advance of the commit, or a moment without records to process; at
+    first the assignment. It stands still while records wait, and `problem` may say why.
     """
     def __init__(
         self,

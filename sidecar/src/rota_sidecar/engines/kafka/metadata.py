@@ -35,9 +35,11 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The topics of a Metadata response; the other fields are skipped."""
+    """The topics and the cluster's id of a Metadata response; the other fields are skipped."""
 
     topics: tuple[Described, ...]
+    # Empty: the broker has none.
+    cluster_id: str = ""
 
     @classmethod
     def decode(cls, frame: bytes, version: int = VERSION, *, header: bool = True) -> "Metadata":
@@ -59,9 +61,9 @@ class Metadata:
             reader.skip_tags()
             if rack:
                 racks[node] = rack
-        reader.text()  # cluster
+        cluster_id = reader.text()
         reader.skip(INT.size)  # controller
-        return cls(tuple(_topic(reader, racks) for _ in range(reader.length())))
+        return cls(tuple(_topic(reader, racks) for _ in range(reader.length())), cluster_id)
 
 
 def _topic(reader: "_Reader", racks: Racks) -> Described:

@@ -39,6 +39,11 @@ class KafkaTopics:
             if each.error_code not in NO_TOPIC and (names is not None or not each.is_internal)
         }
 
+    async def cluster_id(self, within_s: float) -> str:
+        """Return the id of the cluster; empty: it has none. Raises Unreachable, Refused."""
+        answer = await self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), within_s)
+        return answer.cluster_id
+
     async def close(self) -> None:
         """Close the connection."""
         connection, self._connection = self._connection, None

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,60 +13,14 @@ from google.protobuf.json_format import ParseDict
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.settings_pb2 import GroupSettings
 from tests.sidecar.fleet.headquarters import Headquarters, serving
+from tests.sidecar.fleet.stories import RECORDS, done, run_story
 from tests.support.app import App
 from tests.support.app import running as attached
 from tests.support.coordinator import Coordinator
-from tests.support.coordinator import serving as coordinating
 from tests.support.records import committed, fill
 from tests.support.sidecar import Deliverer, delivering
 
 pytestmark = pytest.mark.process
-RECORDS = 40
-
-
-@pytest.fixture(scope="module")
-def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
-    with coordinating(tmp_path_factory.mktemp("coordinator")) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(coordinator: Coordinator, request: pytest.FixtureRequest) -> str:
-    """A topic of two partitions for each test, with records in both; a group of the same name."""
-    name = str(request.node.name).removeprefix("test_")[:60]
-    coordinator.make_topic(name, 2)
-    fill(coordinator.address, name, 2, RECORDS)
-    return name
-
-
-Story = Callable[[Headquarters, Deliverer, App], Coroutine[Any, Any, None]]
-
-
-def run_story(
-    folder: Path, coordinator: Coordinator, topic: str, story: Story, *flags: str, begins: bool = True
-) -> None:
-    """A story with all of them."""
-
-    async def run() -> None:
-        async with serving() as fleet:
-            more = (f"--topics={topic}", "--commit-interval-ms=200", f"--fleet={fleet.address}", *flags)
-            sidecar = Deliverer(folder, f"rota://{coordinator.address}", topic, more)
-            app = App(folder, sidecar.address)
-            try:
-                await asyncio.to_thread(sidecar.start)
-                if begins:
-                    app.start()
-                    await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS)
-                await story(fleet, sidecar, app)
-            finally:
-                await asyncio.to_thread(app.stop)
-                await asyncio.to_thread(sidecar.close)
-
-    asyncio.run(run())
-
-
-def done(fleet: Headquarters) -> int:
-    return fleet.last.member.records_done if fleet.reports else 0
 
 
 def is_suspended(fleet: Headquarters) -> bool:
@@ -121,38 +74,25 @@ def test_reports_say_who_speaks_and_whether_it_is_ready(
 def test_the_last_progress_stands_still_while_the_application_hangs(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
-    def progress(fleet: Headquarters) -> list[int | None]:
-        return [
-            each.last_progress_ms if each.HasField("last_progress_ms") else None
-            for each in fleet.last.partitions
-        ]
+    def times(fleet: Headquarters) -> list[int]:
+        assert all(each.HasField("last_progress_ms") for each in fleet.last.partitions)
+        return [each.last_progress_ms for each in fleet.last.partitions]
 
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
-        started = len(fleet.reports)
-        await fleet.wait_until(lambda: len(fleet.reports) > started + 1)
-        first = progress(fleet)
-        assert None not in first
-        (
-            await fleet.wait_until(
-                lambda: (
-                    len(progress(fleet)) == 2
-                    and all(
-                        now and then and now > then for now, then in zip(progress(fleet), first, strict=True)
-                    )
-                )
-            ),
-            "idle is no standstill",
-        )
+        first = times(fleet)
+        assert len(first) == 2
+        # Idle is no standstill.
+        await fleet.wait_until(lambda: all(now > then for now, then in zip(times(fleet), first, strict=True)))
         app.signal(signal.SIGSTOP)
         fill(coordinator.address, topic, 1, 5)
         await fleet.wait_until(lambda: fleet.last.partitions[0].in_flight > 0)
-        still = progress(fleet)
+        still = times(fleet)
         moved = len(fleet.reports)
         await fleet.wait_until(lambda: len(fleet.reports) > moved + 2)
-        assert progress(fleet)[0] == still[0]
-        assert (progress(fleet)[1] or 0) > (still[1] or 0)
+        assert times(fleet)[0] == still[0]
+        assert times(fleet)[1] > still[1]
         app.signal(signal.SIGCONT)
-        await fleet.wait_until(lambda: (progress(fleet)[0] or 0) > (still[0] or 0))
+        await fleet.wait_until(lambda: times(fleet)[0] > still[0])
 
     run_story(tmp_path, coordinator, topic, story)
 

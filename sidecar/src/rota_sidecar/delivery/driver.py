@@ -425,7 +425,8 @@ class DeliveryDriver(Deliveries):
         return found[topic].partitions if topic in found else None
 
     async def _fetch_offsets(self, partitions: Sequence[Partition], within_s: float) -> Fetched:
-        if self._participation.is_wanted and not self._participation.is_suspended:
+        participation = self._participation
+        if participation.is_wanted and not (participation.is_suspended or participation.is_down):
             return await self._offsets.fetch(partitions)
         return await self._outside.standalone_offsets.fetch(partitions, within_s)
 

@@ -66,6 +66,11 @@ class Participation:
         return self._is_suspended
 
     @property
+    def is_down(self) -> bool:
+        """Return True if the member is not in the group and has no connection to its coordinator."""
+        return self._is_down
+
+    @property
     def is_wanted(self) -> bool:
         """Return True if the application subscribes."""
         return self._is_wanted

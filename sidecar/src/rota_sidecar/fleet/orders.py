@@ -2,11 +2,12 @@
 Executes the orders of Fleet: each order once, answered by its id in the reports.
 
 `client` passes orders in and takes answers out. An order that is repeated because its answer was lost is answered again.
+A query changes nothing and may have a long answer: it is not remembered, and executed again when it is repeated.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -15,6 +16,7 @@ from rota_sidecar.config.parsing import is_name
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
+from rota_sidecar.fleet.queries import OffsetQueries, QueryError
 from rota_sidecar.fleet.reconfigure import Reconfigurer
 from rota_sidecar.lifecycle.drain import DrainController
 from rota_sidecar.lifecycle.drain_orders import Source
@@ -24,6 +26,8 @@ from rota_sidecar.lifecycle.member import MemberLifecycle
 ANSWERS_MAX = 100
 UNDER_WAY_MAX = 100
 RESET_TIMEOUT_S = 60
+# Answers in one report, which has at most 4 MiB; the next report follows at once.
+ANSWERS_BYTES_MAX = 1 << 20
 
 
 class OrderError(Exception):
@@ -39,16 +43,18 @@ class OrderExecutor:
         members: MemberLifecycle,
         draining: DrainController,
         reconfiguring: Reconfigurer,
+        queries: OffsetQueries,
         wall_ms: Callable[[], int],
     ) -> None:
         self._driver = driver
         self._members = members
         self._draining = draining
         self._reconfiguring = reconfiguring
+        self._queries = queries
         self._wall_ms = wall_ms
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._answers: OrderedDict[int, pb.OrderAnswer] = OrderedDict()
-        self._unsaid: list[pb.OrderAnswer] = []
+        self._unsaid: deque[pb.OrderAnswer] = deque()
         self.trigger_now: Callable[[], None] = lambda: None
 
     def execute(self, order: pb.SidecarOrder) -> None:
@@ -68,12 +74,19 @@ class OrderExecutor:
 
     def requeue_answers(self) -> None:
         """Queue all remembered answers again: the stream may have ended before the server read them."""
-        self._unsaid = list(self._answers.values())
+        of_queries = [answer for answer in self._unsaid if answer.order_id not in self._answers]
+        self._unsaid = deque([*self._answers.values(), *of_queries])
 
     def answers(self) -> Sequence[pb.OrderAnswer]:
-        """Return the queued answers and clear the queue."""
-        unsaid, self._unsaid = self._unsaid, []
-        return unsaid
+        """Return queued answers for one report; `trigger_now` is called for the rest."""
+        said: list[pb.OrderAnswer] = []
+        size = 0
+        while self._unsaid and (not said or size + self._unsaid[0].ByteSize() <= ANSWERS_BYTES_MAX):
+            said.append(self._unsaid.popleft())
+            size += said[-1].ByteSize()
+        if self._unsaid:
+            self.trigger_now()
+        return said
 
     async def close(self) -> None:
         """Cancel all orders under way."""
@@ -86,13 +99,14 @@ class OrderExecutor:
     async def _carry_out(self, order: pb.SidecarOrder) -> None:
         answer = pb.OrderAnswer(order_id=order.order_id)
         try:
-            answer.offsets.extend(await self._done(order))
-        except OrderError as wrong:
+            await self._done(order, answer)
+        except (OrderError, QueryError) as wrong:
             answer.error = str(wrong)
         except Exception as error:  # noqa: BLE001  an unexpected failure of an order must not end the sidecar
             answer.error = f"the order failed unexpectedly ({type(error).__name__}: {error}): report it"
         del self._under_way[order.order_id]
-        self._answers[order.order_id] = answer
+        if order.WhichOneof("order") != "query_offsets":
+            self._answers[order.order_id] = answer
         while len(self._answers) > ANSWERS_MAX:
             self._answers.popitem(last=False)
         self._say(answer)
@@ -101,8 +115,8 @@ class OrderExecutor:
         self._unsaid.append(answer)
         self.trigger_now()
 
-    async def _done(self, order: pb.SidecarOrder) -> Sequence[pb.PartitionOffset]:
-        """Execute an order; return the offsets of a reset, nothing for other orders. Raises OrderError."""
+    async def _done(self, order: pb.SidecarOrder, answer: pb.OrderAnswer) -> None:
+        """Execute an order; fill in the offsets of a reset or of a query. Raises OrderError, QueryError."""
         match order.WhichOneof("order"):
             case "configure":
                 self._configure(order.configure.settings)
@@ -113,12 +127,13 @@ class OrderExecutor:
             case "drain":
                 await self._drain(order.drain.expires_ms)
             case "reset_offsets":
-                return await self._reset(order.reset_offsets)
+                answer.offsets.extend(await self._reset(order.reset_offsets))
             case "instance":
                 self._be_called(order.instance.name)
+            case "query_offsets":
+                await self._query(order.query_offsets, answer)
             case _:
                 raise OrderError("unknown order: update the sidecar")
-        return ()
 
     def _configure(self, settings: GroupSettings) -> None:
         wrong = self._reconfiguring.configure(settings)
@@ -136,6 +151,14 @@ class OrderExecutor:
                 f"invalid instance name {name!r}: up to 249 letters, digits, '.', '_' and '-' are allowed"
             )
         self._members.rename_instance(name)
+
+    async def _query(self, query: pb.QueryOffsets, answer: pb.OrderAnswer) -> None:
+        found = await self._queries.run(query)
+        answer.offsets.extend(offsets_to(found.offsets))
+        answer.errors.extend(
+            pb.PartitionError(topic=partition.topic, partition=partition.number, message=message)
+            for partition, message in sorted(found.errors.items())
+        )
 
     async def _reset(self, reset: pb.ResetOffsets) -> Sequence[pb.PartitionOffset]:
         offsets = {
@@ -158,7 +181,12 @@ class OrderExecutor:
             error = answer.error if first is None else first[1]
             about = "" if first is None else f"{first[0].topic}-{first[0].number}: "
             raise OrderError(f"{about}{answer.message or codes.ErrorCode.Name(error)}")
-        return [
-            pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
-            for partition, offset in sorted((answer.offsets or offsets).items())
-        ]
+        return offsets_to(answer.offsets or offsets)
+
+
+def offsets_to(offsets: Mapping[Partition, int]) -> Sequence[pb.PartitionOffset]:
+    """Return offsets as Fleet has them, sorted."""
+    return [
+        pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
+        for partition, offset in sorted(offsets.items())
+    ]

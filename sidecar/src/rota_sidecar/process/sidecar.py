@@ -106,12 +106,16 @@ class Sidecar:
         from rota_sidecar.fleet.client import FleetCallbacks, FleetClient
         from rota_sidecar.fleet.cluster_id import ClusterIdLookup
         from rota_sidecar.fleet.orders import OrderExecutor
+        from rota_sidecar.fleet.queries import OffsetQueries
         from rota_sidecar.fleet.reconfigure import Reconfigurer
         from rota_sidecar.fleet.reports import Health, ReportBuilder, Reporter
 
         config, driver, members = self._config, self._driver, self._members
         reconfiguring = Reconfigurer(sources, config, strategies, driver, members)
-        orders = OrderExecutor(driver, members, self._draining, reconfiguring, wiring.wall_ms)
+        queries = OffsetQueries(
+            driver, self._ports.topics, lambda: driver.participation.subscription or config.subscription
+        )
+        orders = OrderExecutor(driver, members, self._draining, reconfiguring, queries, wiring.wall_ms)
         reporter = Reporter(config.member.client_id, version("rota-sidecar"), config.fleet.settings_hash)
         health = Health(
             self._problems, lambda: self._draining.status, self._readiness_problem, self._known_cluster_id

@@ -34,7 +34,7 @@ def written(topics: list[tuple[str, int, bool, list[Replicas]]], racks: dict[int
     answer = MetadataResponse(
         throttle_time_ms=3,
         brokers=[(node, f"kafka-{node}", 9092, racks.get(node) or None) for node in NODES],
-        cluster_id=None,
+        cluster_id="mkuRotaQ",
         controller_id=1,
         topics=[
             (error, name, TOPIC_ID, internal, list(partitions(replicas)), set())
@@ -71,7 +71,9 @@ def test_what_kafka_writes_is_read(
         )
         for name, error, internal, replicas in topics
     ]
-    assert list(Metadata.decode(written(topics, racks)).topics) == expected
+    found = Metadata.decode(written(topics, racks))
+    assert list(found.topics) == expected
+    assert found.cluster_id == "mkuRotaQ"
 
 
 def test_many_replicas_and_null_lists_are_read_too() -> None:

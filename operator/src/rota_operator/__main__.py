@@ -1,5 +1,5 @@
 """
-`python -m rota_operator`: parses flags and runs `local`, until SIGINT or SIGTERM; prints errors as one line.
+`python -m rota_operator`: parses flags and runs `cluster` or `local`, until SIGINT or SIGTERM; prints errors as one line.
 
 Started by `rota up` and `rota operator`, by container images and by tests. Modules are imported late, so that `--version` and
 wrong flags answer at once.
@@ -8,6 +8,7 @@ wrong flags answer at once.
 import argparse
 import asyncio
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -18,20 +19,42 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota_operator.cluster.config import DESCRIPTION, add_flags, config_of, error_in
+
 if TYPE_CHECKING:
     from rota_operator.local.commands import LocalPaths
     from rota_operator.local.runner import Display, Runner
+
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def main() -> None:
     """Parse the command line and run the command; exit with status 2 for invalid flags."""
     parser = argparse.ArgumentParser(
         prog="rota-operator",
-        description="Runs the workloads of ConsumerGroup resources. In this version: on this machine only.",
+        description="Runs the workloads of ConsumerGroup resources: in a Kubernetes cluster, or on this machine.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-operator')}")
     commands = parser.add_subparsers(dest="command", required=True)
-    local = commands.add_parser("local", help="run manifests as processes on this machine")
+    add_local(commands.add_parser("local", help="run manifests as processes on this machine"))
+    cluster = commands.add_parser(
+        "cluster", help="reconcile the resources of a Kubernetes cluster", description=DESCRIPTION
+    )
+    add_flags(cluster)
+    options = parser.parse_args()
+    if options.command == "cluster":
+        run_cluster(options, cluster)
+        return
+    if options.demo_seconds is not None and options.file:
+        parser.error("--demo-seconds cannot be combined with -f; omit one of them")
+    if options.kafka and not options.file:
+        parser.error("--kafka requires -f: the demo runs on Rota's own log")
+    run_local(options)
+
+
+def add_local(local: argparse.ArgumentParser) -> None:
+    """Add the flags of `local`."""
     local.add_argument(
         "-f",
         "--file",
@@ -64,12 +87,34 @@ def main() -> None:
     local.add_argument(
         "--plain", action="store_true", help="print lines instead of tables, even on a terminal"
     )
-    options = parser.parse_args()
-    if options.demo_seconds is not None and options.file:
-        parser.error("--demo-seconds cannot be combined with -f; omit one of them")
-    if options.kafka and not options.file:
-        parser.error("--kafka requires -f: the demo runs on Rota's own log")
-    run_local(options)
+
+
+def run_cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Run the operator until SIGINT or SIGTERM. Exits with 2 for an invalid configuration, with 1 on failure."""
+    config = config_of(options, own_namespace(), socket.gethostname())
+    if error := error_in(config):
+        parser.error(error)
+    from rota_operator.cluster.credentials import NoCredentials
+    from rota_operator.cluster.leadership import LeadershipLost
+    from rota_operator.cluster.process import run
+    from rota_operator.cluster.process_clocks import ProcessClocks
+    from rota_service.addresses import BindError
+    from rota_service.event_log import open_event_log
+    from rota_service.server_certificates import CertificateError
+
+    event_log = open_event_log("rota-operator", config.log_format)
+    try:
+        asyncio.run(run(config, event_log, ProcessClocks(wall_ms, monotonic_s)))
+    except (BindError, CertificateError, LeadershipLost, NoCredentials) as stopped:
+        sys.exit(str(stopped))
+
+
+def own_namespace() -> str:
+    """Return the namespace of this pod; empty outside of one."""
+    try:
+        return NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""
 
 
 def run_local(options: argparse.Namespace) -> None:

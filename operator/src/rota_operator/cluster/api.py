@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
+import kopf
 from kubernetes.aio.client.api_client import ApiClient
 
 from rota_operator.cluster.errors import NotFound, Unavailable, error_of
@@ -25,6 +26,7 @@ BAD_STATUS = 400
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+BEARER = "Bearer "
 TOKEN_REVIEW = ResourceKind("authentication.k8s.io/v1", "TokenReview", "tokenreviews")
 
 
@@ -46,10 +48,11 @@ class Api:
             return None
 
     async def list(
-        self, kind: ResourceKind, namespace: str | None, selector: str = ""
+        self, kind: ResourceKind, namespace: str | None, selector: str = "", fields: str = ""
     ) -> AsyncIterator[Object]:
-        """Read all objects of a namespace, or of the cluster, page by page; `selector` is a label selector."""
-        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
+        """Read all objects of a namespace, or of the cluster, page by page, by a label selector and a field selector."""
+        selectors = {"labelSelector": selector, "fieldSelector": fields}
+        query = {"limit": str(PAGE_SIZE), **{name: value for name, value in selectors.items() if value}}
         while True:
             page = await self._request(
                 "GET", kind, kind.path(namespace, **query), namespace or "of all namespaces"
@@ -119,6 +122,20 @@ class Api:
         answer = await self._request("GET", kind, "/version", "of the API server")
         # Some distributions append a plus sign to the minor version.
         return int(answer["major"]), int(str(answer["minor"]).rstrip("+"))
+
+    async def connection_info(self, **_: object) -> kopf.ConnectionInfo:
+        """Return the client's credentials for kopf, with the token of now: kopf's login handler."""
+        configuration = self._client.configuration
+        auth = await configuration.auth_settings()
+        value = auth["BearerToken"]["value"] if "BearerToken" in auth else None
+        return kopf.ConnectionInfo(
+            server=configuration.host,
+            ca_path=configuration.ssl_ca_cert,
+            insecure=not configuration.verify_ssl,
+            certificate_path=configuration.cert_file,
+            private_key_path=configuration.key_file,
+            token=value.removeprefix(BEARER) if value else None,
+        )
 
     async def close(self) -> None:
         """Close all connections."""

@@ -5,12 +5,12 @@ Filled from one list at the start, then by kopf's watch. Reconciles read other g
 handlers find out which ConsumerGroup a workload belongs to, and whether an event changes anything.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from rota_operator.cluster.queues import Key
-from rota_operator.reconcile.observed import Claim, Object, WorkloadRef
-from rota_operator.spec.model import ROTA
+from rota_operator.reconcile.group import claim_of
+from rota_operator.reconcile.observed import Claim, Object
 
 
 class Entry(NamedTuple):
@@ -93,28 +93,3 @@ def entry_of(body: Object) -> Entry:
         dict(metadata.get("labels") or {}),
     )
     return Entry(claim_of(body), essence, int(metadata.get("generation") or 0))
-
-
-def claim_of(body: Object) -> Claim:
-    """Return what a ConsumerGroup claims; fields that the API server would refuse are taken as absent."""
-    metadata, spec = body["metadata"], body.get("spec") or {}
-    reference = spec.get("scaleTargetRef")
-    target = None
-    if isinstance(reference, Mapping) and reference.get("name"):
-        target = WorkloadRef(str(reference.get("kind", "Deployment")), str(reference["name"]))
-    return Claim(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        created=str(metadata.get("creationTimestamp", "")),
-        target=target,
-        group_id=str(spec.get("groupId") or f"{metadata['namespace']}.{metadata['name']}"),
-        coordinator=coordinator_of(spec),
-    )
-
-
-def coordinator_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the sorted addresses of the system that coordinates the group."""
-    if spec.get("coordinatorAddress"):
-        return (str(spec["coordinatorAddress"]).removeprefix(ROTA),)
-    return tuple(sorted(str(each).removeprefix(ROTA) for each in spec.get("bootstrapServers") or ()))

@@ -56,11 +56,13 @@ async def watch_group(
     group_id: str,
     on_description: Callable[[Description], None],
     on_unavailable: Callable[[str], None],
+    retry_s: float = RETRY_WATCH_S,
 ) -> None:
     """
     Stream the descriptions of one group from its coordinator until cancelled, and reconnect whenever the stream ends.
 
-    `on_unavailable` is called with the group id after each end: what was described before may be outdated.
+    `on_unavailable` is called with the group id after each end: what was described before may be outdated. The next stream is
+    opened `retry_s` seconds later.
     """
     while True:
         try:
@@ -71,7 +73,7 @@ async def watch_group(
             # The coordinator is starting or restarting; the runner reports that itself.
             pass
         on_unavailable(group_id)
-        await asyncio.sleep(RETRY_WATCH_S)
+        await asyncio.sleep(retry_s)
 
 
 class RotaRecords(Records):

@@ -90,9 +90,13 @@ def _offsets(
     )
 
 
-async def repeat(poll: Callable[[], Awaitable[None]], on_unknown: Callable[[str], None]) -> None:
+async def repeat(
+    poll: Callable[[], Awaitable[None]],
+    on_unknown: Callable[[str], None],
+    interval_s: float = POLL_INTERVAL_S,
+) -> None:
     """
-    Poll about once a second until cancelled.
+    Poll about once in `interval_s` until cancelled.
 
     `on_unknown` is called with the reason, once, when the engine has not answered for so long that its last report has
     expired.
@@ -108,4 +112,4 @@ async def repeat(poll: Callable[[], Awaitable[None]], on_unknown: Callable[[str]
             if is_known and clock() - answered_s > OFFSETS_VALID_MS / 1000:
                 is_known = False
                 on_unknown(str(error) or f"no answer within {POLL_TIMEOUT_S:g} s")
-        await asyncio.sleep(POLL_INTERVAL_S)
+        await asyncio.sleep(interval_s)

@@ -1,0 +1,46 @@
+"""gRPC channels to Rota's coordinators, one for each address, shared by the groups there and closed with the last of them."""
+
+import grpc
+import grpc.aio
+
+
+class Channels:
+    """Channels by HOST:PORT. Invariant: a channel is open while it has been taken more often than released."""
+
+    def __init__(self, authority: bytes | None, *, insecure: bool) -> None:
+        """`authority`: PEM of the certificate authority that coordinators' certificates are issued by; None: the system's."""
+        self._credentials = None if insecure else grpc.ssl_channel_credentials(authority)
+        self._channels: dict[str, tuple[grpc.aio.Channel, int]] = {}
+        # Released; closing takes a turn of the loop.
+        self._released: list[grpc.aio.Channel] = []
+
+    def get(self, address: str) -> grpc.aio.Channel:
+        """Take the channel to an address."""
+        channel, users = self._channels.get(address) or (self._open(address), 0)
+        self._channels[address] = (channel, users + 1)
+        return channel
+
+    def release(self, address: str) -> None:
+        """Give a channel back; the last one closes it at the next `close_released`."""
+        channel, users = self._channels[address]
+        if users > 1:
+            self._channels[address] = (channel, users - 1)
+        else:
+            del self._channels[address]
+            self._released.append(channel)
+
+    async def close_released(self) -> None:
+        """Close the channels that are in use no longer."""
+        while self._released:
+            await self._released.pop().close()
+
+    async def close(self) -> None:
+        """Close all channels."""
+        self._released += [channel for channel, _ in self._channels.values()]
+        self._channels.clear()
+        await self.close_released()
+
+    def _open(self, address: str) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address)
+        return grpc.aio.secure_channel(address, self._credentials)

@@ -1,0 +1,270 @@
+"""
+Watches the groups of all ConsumerGroups at their coordinators, and merges what sidecars report: one `GroupView` for each.
+
+The reconciler adds a ConsumerGroup when it has decided on it and removes it when it is gone; Fleet adds reports. A group on Rota's
+coordinator is described by a stream, and its offsets are polled. The operator holds no Kafka credentials: a group on Kafka is
+known by its sidecars' reports alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import grpc.aio
+from typing_extensions import override
+
+from rota_operator.cluster.channels import Channels
+from rota_operator.cluster.observe import GroupStates
+from rota_operator.cluster.perform import Coordinators
+from rota_operator.cluster.queues import Key
+from rota_operator.engines.admin import commit_initial_offsets, delete_group
+from rota_operator.engines.port import Unavailable
+from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
+from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import UNKNOWN, Description
+from rota_operator.overview.offsets import PartitionOffsets
+from rota_operator.overview.overview import Overview
+from rota_operator.overview.reports import REPORT_VALID_MS
+from rota_operator.overview.view import GroupView, ReplicaView, WorkloadView
+from rota_operator.plan.settings import ISOLATION
+from rota_operator.spec.model import ROTA, ConsumerGroupSpec
+from rota_operator.status.inputs import Progress
+from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
+
+# Hundreds of groups are polled side by side; views stay valid for longer.
+POLL_INTERVAL_S = 2.0
+RETRY_WATCH_S = 2.0
+NOT_WATCHED = "the group is not watched yet"
+
+
+class Watched(NamedTuple):
+    """Parameters of the watches of a group; a change of one starts them anew."""
+
+    group_id: str
+    # HOST:PORT of Rota's coordinator; empty if the group is on Kafka.
+    coordinator: str
+    # The records are in the coordinator's embedded log, not in Kafka.
+    has_log: bool
+    topics: tuple[str, ...]
+    topic_pattern: str
+    initial_offset: str
+    read_committed: bool
+
+
+def watched_of(spec: ConsumerGroupSpec, group_id: str) -> Watched:
+    """Return what the watches of a group depend on."""
+    coordinator = ""
+    if spec.speaks_rota:
+        coordinator = spec.bootstrap_servers[0].removeprefix(ROTA)
+    elif spec.coordination == "Rota":
+        coordinator = spec.coordinator_address.removeprefix(ROTA)
+    return Watched(
+        group_id=group_id,
+        coordinator=coordinator,
+        has_log=spec.speaks_rota,
+        topics=spec.topics,
+        topic_pattern=spec.topic_pattern,
+        initial_offset=spec.offsets.initial_offset,
+        read_committed=spec.config.get(ISOLATION) == "read_committed",
+    )
+
+
+@dataclass(slots=True)
+class Watch:
+    """The running watches of one ConsumerGroup."""
+
+    watched: Watched
+    overview: Overview
+    channel: grpc.aio.Channel | None
+    description: Description | None = None
+    # Committed offsets exist; None: not polled yet.
+    has_offsets: bool | None = None
+    # By the pod's name: when it was received, and the report.
+    reports: dict[str, tuple[int, SidecarReport]] = field(default_factory=dict)
+    tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+
+    def live(self, now_ms: int) -> Sequence[SidecarReport]:
+        """Return the reports that have not expired, and forget the others."""
+        self.reports = {
+            pod: each for pod, each in self.reports.items() if now_ms - each[0] <= REPORT_VALID_MS
+        }
+        return [report for _, report in self.reports.values()]
+
+
+class GroupWatches(GroupStates, Coordinators):
+    """
+    Watches by ConsumerGroup; thread-confined to one event loop.
+
+    Invariant: a watched group has exactly one `Watch`, whose tasks run until `remove`, `close` or a change of `Watched`.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        on_change: Callable[[Key], None],
+        on_exception: Callable[[Exception], None],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._channels = channels
+        self._on_change = on_change
+        self._on_exception = on_exception
+        self._wall_ms = wall_ms
+        self._watches: dict[Key, Watch] = {}
+        # Cancelled, and still ending.
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def add(self, key: Key, watched: Watched) -> None:
+        """Watch a group; no-op while nothing of it has changed."""
+        known = self._watches.get(key)
+        if known is not None and known.watched == watched:
+            return
+        self.remove(key)
+        channel = self._channels.get(watched.coordinator) if watched.coordinator else None
+        overview = Overview(watched.coordinator, [(watched.group_id, f"{key.namespace}/{key.name}")])
+        watch = self._watches[key] = Watch(watched, overview, channel)
+        for each in self._coroutines(key, watch):
+            task = asyncio.create_task(each)
+            task.add_done_callback(self._ended)
+            watch.tasks.append(task)
+
+    def remove(self, key: Key) -> None:
+        """Stop watching a group."""
+        watch = self._watches.pop(key, None)
+        if watch is None:
+            return
+        for task in watch.tasks:
+            task.cancel()
+            self._ending.add(task)
+        if watch.channel is not None:
+            self._channels.release(watch.watched.coordinator)
+
+    async def close(self) -> None:
+        """Stop all watches, and wait for them."""
+        for key in tuple(self._watches):
+            self.remove(key)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._channels.close()
+
+    def add_report(self, key: Key, report: SidecarReport) -> None:
+        """Add the report of a sidecar; no-op for a group that is not watched."""
+        if (watch := self._watches.get(key)) is not None:
+            watch.reports[report.sidecar] = (self._wall_ms(), report)
+            watch.overview.add_report(report, self._wall_ms())
+            self._on_change(key)
+
+    def view(self, key: Key) -> GroupView | None:
+        """Return the group's state now; None if it is not watched."""
+        watch = self._watches.get(key)
+        if watch is None:
+            return None
+        now_ms = self._wall_ms()
+        pods = tuple(ReplicaView(each.sidecar, "", None, 0) for each in watch.live(now_ms))
+        workload = WorkloadView(*key, "", watch.watched.group_id, len(pods), len(pods), 0, pods)
+        return watch.overview.view((workload,), now_ms).groups[0]
+
+    def progress(self, key: Key) -> Mapping[Partition, Progress]:
+        """Return the progress that the owners of partitions report now."""
+        watch = self._watches.get(key)
+        if watch is None:
+            return {}
+        return {
+            Partition(each.topic, each.partition): Progress(
+                each.last_progress_ms if each.HasField("last_progress_ms") else None, each.problem
+            )
+            for report in watch.live(self._wall_ms())
+            for each in report.partitions
+        }
+
+    def cluster_id(self, key: Key) -> str:
+        """Return the id of the cluster that holds the records, as a sidecar reports it; empty: unknown."""
+        watch = self._watches.get(key)
+        reports = () if watch is None else watch.live(self._wall_ms())
+        return next((each.cluster_id for each in reports if each.cluster_id), "")
+
+    @override
+    def members(self, key: Key) -> int | None:
+        watch = self._watches.get(key)
+        if watch is None or watch.description is None or watch.description.state == UNKNOWN:
+            return None
+        return len(watch.description.members)
+
+    @override
+    def is_new(self, key: Key) -> bool | None:
+        watch = self._watches.get(key)
+        return None if watch is None or watch.has_offsets is None else not watch.has_offsets
+
+    @override
+    async def commit_initial_offsets(self, key: Key) -> None:
+        watch = self._watches.get(key)
+        if watch is None or watch.channel is None:
+            raise Unavailable(NOT_WATCHED)
+        watched = watch.watched
+        records = self._records(watch.channel, watched)
+        partitions = await records.partitions(watched.topics, watched.topic_pattern)
+        ranges = await records.ranges(partitions)
+        at_end = watched.initial_offset == "latest"
+        offsets = {each: found.end if at_end else found.start for each, found in ranges.items()}
+        await commit_initial_offsets(watch.channel, watched.group_id, offsets)
+
+    @override
+    async def delete_group(self, key: Key) -> None:
+        watch = self._watches.get(key)
+        if watch is None or watch.channel is None:
+            raise Unavailable(NOT_WATCHED)
+        await delete_group(watch.channel, watch.watched.group_id)
+
+    def _coroutines(self, key: Key, watch: Watch) -> Iterator[Coroutine[Any, Any, None]]:
+        channel, watched = watch.channel, watch.watched
+        if channel is None:
+            return
+        yield watch_group(
+            channel,
+            watched.group_id,
+            partial(self._described, key, watch),
+            partial(self._lost, key, watch),
+            RETRY_WATCH_S,
+        )
+        if watched.has_log:
+            offsets = OffsetWatch(
+                watched.group_id,
+                Subscription(watched.topics, watched.topic_pattern),
+                RotaGroups(channel),
+                self._records(channel, watched),
+                lambda: watch.overview.owned(watched.group_id),
+            )
+            yield repeat(
+                partial(self._poll, key, watch, offsets), lambda _: self._on_change(key), POLL_INTERVAL_S
+            )
+
+    def _records(self, channel: grpc.aio.Channel, watched: Watched) -> RotaRecords:
+        return RotaRecords(channel, read_committed=watched.read_committed)
+
+    def _described(self, key: Key, watch: Watch, found: Description) -> None:
+        watch.description = found
+        watch.overview.update_description(found, self._wall_ms())
+        self._on_change(key)
+
+    def _lost(self, key: Key, watch: Watch, group_id: str) -> None:
+        watch.description = None
+        watch.overview.coordinator_lost(group_id)
+        self._on_change(key)
+
+    async def _poll(self, key: Key, watch: Watch, offsets: OffsetWatch) -> None:
+        found = await offsets.poll()
+        watch.has_offsets = has_offsets(found)
+        watch.overview.update_offsets(watch.watched.group_id, found, self._wall_ms())
+        self._on_change(key)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Watches run until they are cancelled; anything else is a bug, which is reported and takes down no other group."""
+        self._ending.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._on_exception(error)
+
+
+def has_offsets(found: Mapping[Partition, PartitionOffsets]) -> bool:
+    """Return whether any partition has a committed offset."""
+    return any(each.committed is not None for each in found.values())

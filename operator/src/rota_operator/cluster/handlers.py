@@ -1,0 +1,132 @@
+"""
+Handlers of kopf: events of ConsumerGroups and of what belongs to them become keys in the queue.
+
+kopf watches, reconnects and lists anew; it writes nothing: only event handlers, no finalizers, no annotations, no peering, no Events
+of its own. The registry is our own, so that nothing else that is imported adds handlers to this operator.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+import kopf
+
+from rota_operator.cluster.index import ResourceIndex, key_of
+from rota_operator.cluster.kinds import (
+    CONFIG_MAP,
+    CONSUMER_GROUP,
+    DISRUPTION_BUDGET,
+    WORKLOADS,
+    ResourceKind,
+)
+from rota_operator.cluster.queues import Key
+from rota_operator.reconcile.actions import CLAIM_LABEL
+
+DELETED = "DELETED"
+# Seconds. kopf ends a watch that is silent for longer, and lists anew: what a lost connection has hidden is seen then.
+SERVER_TIMEOUT_S = 300
+CONNECT_TIMEOUT_S = 10
+# Between the attempts of one request of kopf; watches are opened again for ever.
+BACKOFFS_S = (1, 2, 4, 8, 16, 30)
+WORKERS_MAX = 16
+
+
+class Handlers:
+    """Handlers for one process; `enqueue` takes a key and returns False if it has no room."""
+
+    def __init__(
+        self, index: ResourceIndex, enqueue: Callable[[Key], bool], warn: Callable[[str], None]
+    ) -> None:
+        self._index = index
+        self._enqueue = enqueue
+        self._warn = warn
+
+    async def on_group(self, type: str | None, body: Mapping[str, Any], **_: object) -> None:
+        """Take a ConsumerGroup over into the index; reconcile it, and those that it stood in the way of."""
+        key = key_of(body)
+        was = self._index.claim(key)
+        if type == DELETED:
+            self._index.remove(body)
+            changed = True
+        else:
+            changed = self._index.update(body)
+        if not changed:
+            return
+        self._add(key)
+        if was is not None and was != self._index.claim(key):
+            for rival in self._index.rivals(was):
+                self._add(Key(rival.namespace, rival.name))
+
+    async def on_owned(self, meta: Mapping[str, Any], **_: object) -> None:
+        """Reconcile the ConsumerGroup whose label an object carries."""
+        uid = (meta.get("labels") or {}).get(CLAIM_LABEL, "")
+        if (key := self._index.key_of_uid(uid)) is not None:
+            self._add(key)
+
+    def _add(self, key: Key) -> None:
+        if not self._enqueue(key):
+            self._warn(
+                f"too many ConsumerGroups wait; {key.namespace}/{key.name} is reconciled at the next resync"
+            )
+
+
+def registry_of(
+    handlers: Handlers, login: Callable[..., Awaitable[kopf.ConnectionInfo]]
+) -> kopf.OperatorRegistry:
+    """Return a registry with our handlers alone."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(login)
+    kopf.on.event(*resource_of(CONSUMER_GROUP), registry=registry)(handlers.on_group)
+    for kind in (*WORKLOADS, CONFIG_MAP, DISRUPTION_BUDGET):
+        kopf.on.event(*resource_of(kind), labels={CLAIM_LABEL: kopf.PRESENT}, registry=registry)(
+            handlers.on_owned
+        )
+    return registry
+
+
+def settings_of(namespaces: Collection[str]) -> kopf.OperatorSettings:
+    """Return kopf's settings."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.process.ultimate_exiting_timeout = None
+    settings.peering.standalone = True
+    # Of a namespaced operator, which may have no rights beyond its namespaces.
+    settings.scanning.disabled = bool(namespaces)
+    settings.watching.server_timeout = SERVER_TIMEOUT_S
+    settings.watching.connect_timeout = CONNECT_TIMEOUT_S
+    settings.networking.connect_timeout = CONNECT_TIMEOUT_S
+    settings.networking.error_backoffs = BACKOFFS_S
+    settings.queueing.worker_limit = WORKERS_MAX
+    for kind in (*WORKLOADS, CONFIG_MAP, DISRUPTION_BUDGET):
+        settings.watching.label_selectors[resource_of(kind)] = CLAIM_LABEL
+    return settings
+
+
+def resource_of(kind: ResourceKind) -> tuple[str, str, str]:
+    """Return group, version and plural, as kopf names a resource."""
+    group, _, version = kind.api_version.rpartition("/")
+    return group, version, kind.plural
+
+
+async def watch(
+    registry: kopf.OperatorRegistry,
+    namespaces: Collection[str],
+    stop: asyncio.Event,
+    take_signals: Callable[[], None],
+) -> None:
+    """
+    Run kopf until `stop` is set; it cancels every task that was started meanwhile, so all others end before.
+
+    kopf has set its own signal handlers by the time `take_signals` is called, which sets those of the process again.
+    """
+    others = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=registry,
+        settings=settings_of(namespaces),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=list(namespaces),
+        stop_flag=stop,
+    )
+    take_signals()
+    await kopf.run_tasks(tasks, ignored=others)

@@ -1,0 +1,236 @@
+"""
+The work of the leader: everything that reads and changes ConsumerGroups, put together, run side by side, stopped in order.
+
+It starts with one list of all ConsumerGroups, because claims are decided on all of them; then workers, writers and kopf's watches
+run until one of them ends, or the caller cancels `run`. They stop in the opposite order: no reconcile starts, running ones are
+cancelled (the next life decides anew), then the writers, then the group watches, last kopf, which cancels whatever is left.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from rota_operator.cluster import handlers
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.channels import Channels
+from rota_operator.cluster.config import ClusterConfig
+from rota_operator.cluster.errors import ApiError, NotFound
+from rota_operator.cluster.event_recorder import EventRecorder
+from rota_operator.cluster.groups import GroupWatches
+from rota_operator.cluster.index import ResourceIndex, key_of
+from rota_operator.cluster.kinds import CONSUMER_GROUP
+from rota_operator.cluster.metrics import Metrics
+from rota_operator.cluster.observe import Surroundings
+from rota_operator.cluster.perform import Performer
+from rota_operator.cluster.process_clocks import ProcessClocks
+from rota_operator.cluster.queues import Key, ReconcileQueue
+from rota_operator.cluster.reconciler import Outcome, Reconciler, Reports, record_action, record_outcome
+from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
+from rota_operator.cluster.status_writer import StatusWriter
+from rota_operator.engines.port import Unavailable
+from rota_operator.reconcile.observed import OperatorSettings
+from rota_operator.spec.conditions import Reason
+from rota_operator.spec.status import ConsumerGroupStatus
+from rota_operator.status.inputs import Failure, StatusInputs, pods_of
+from rota_operator.status.status import status_of
+from rota_service.event_log import EventLog
+
+# Reconciles at a time. Each waits for the API server most of its time.
+WORKERS = 8
+# While the API server does not answer at the start, or does not know ConsumerGroups yet.
+RETRY_S = 2.0
+# For kopf to end.
+STOP_S = 5.0
+NO_DEFINITION = "the API server does not know ConsumerGroups; apply crds/consumergroups.yaml"
+NOT_LISTED = "the ConsumerGroups have not been listed yet"
+STOPPING = "stopping"
+Result = TypeVar("Result")
+
+
+class Environment(NamedTuple):
+    """Everything that the process hands in."""
+
+    config: ClusterConfig
+    api: Api
+    event_log: EventLog
+    metrics: Metrics
+    clocks: ProcessClocks
+    # Sets the process's signal handlers, again after kopf has set its own.
+    take_signals: Callable[[], None]
+
+
+class Leading:
+    """
+    The leader's objects; created on a running event loop, run once.
+
+    Invariant: `unready` is empty exactly while the watches run.
+    """
+
+    def __init__(self, environment: Environment, first_order_id: int) -> None:
+        config, api, event_log = environment.config, environment.api, environment.event_log
+        wall_ms = environment.clocks.wall_ms
+        self.unready = NOT_LISTED
+        self._environment = environment
+        self._resources = ResourceIndex()
+        # PEM of the certificate authority of Rota's servers; None: the system's.
+        self._authority = None if config.tls_ca is None else config.tls_ca.read_bytes()
+        self._events = EventRecorder(api, lambda: wall_ms() / 1000, config.identity, event_log.warning)
+        self._status = StatusWriter(api, self._compute_status, environment.metrics.update, event_log)
+        self._groups = GroupWatches(
+            Channels(self._authority, insecure=config.insecure),
+            self._status.view_changed,
+            event_log.exception,
+            wall_ms,
+        )
+        self._fleet = ClusterFleet(
+            FleetEnvironment(api, self._resources, self._groups, environment.clocks, event_log),
+            first_order_id,
+        )
+        self._queue = ReconcileQueue(self._failed, WORKERS)
+        # By ConsumerGroup that exists.
+        self._outcomes: dict[Key, Outcome] = {}
+
+    async def run(self) -> None:
+        """Lead until cancelled. Raises what a task has failed with, BindError, CertificateError."""
+        config, event_log = self._environment.config, self._environment.event_log
+        self.unready = NOT_LISTED
+        version = await self._first(self._environment.api.version)
+        await self._first(self._list)
+        reconciler = self._reconciler(version)
+        async with self._fleet.serve(config) as address:
+            event_log.info("fleet", f"fleet on {address}", address=address)
+            await self._run_tasks(
+                self._queue.run(partial(self._reconcile, reconciler)),
+                self._status.run(),
+                self._events.run(),
+                self._fleet.settings.run(),
+            )
+
+    async def _run_tasks(self, *coroutines: Coroutine[Any, Any, None]) -> None:
+        """Run tasks and kopf's watches until one of them ends; then end the tasks, last kopf."""
+        tasks = [asyncio.create_task(each) for each in coroutines]
+        stop_watching = asyncio.Event()
+        watching = asyncio.create_task(self._watch(stop_watching))
+        self.unready = ""
+        self._environment.event_log.info(
+            "leading", f"reconciling {len(self._resources.keys())} ConsumerGroups"
+        )
+        try:
+            await asyncio.wait({*tasks, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.unready = STOPPING
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._groups.close()
+            stop_watching.set()
+            await asyncio.wait({watching}, timeout=STOP_S)
+        for task in (*tasks, watching):
+            if task.done() and not task.cancelled():
+                task.result()
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        environment = self._environment
+        on_event = handlers.Handlers(self._resources, self._queue.add, environment.event_log.warning)
+        registry = handlers.registry_of(on_event, environment.api.connection_info)
+        await handlers.watch(registry, environment.config.namespaces, stop, environment.take_signals)
+
+    async def _first(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        """Repeat a request until the API server answers it."""
+        while True:
+            try:
+                return await request()
+            except NotFound:
+                self.unready = NO_DEFINITION
+            except ApiError as error:
+                self.unready = str(error)
+            self._environment.event_log.warning(self.unready)
+            await asyncio.sleep(RETRY_S)
+
+    async def _list(self) -> None:
+        """Fill the index, and queue every ConsumerGroup."""
+        for namespace in self._environment.config.namespaces or (None,):
+            async for body in self._environment.api.list(CONSUMER_GROUP, namespace):
+                self._resources.update(body)
+                self._queue.add(key_of(body))
+
+    def _reconciler(self, version: tuple[int, int]) -> Reconciler:
+        environment = self._environment
+        config = environment.config
+        settings = OperatorSettings(
+            sidecar_image=config.sidecar_image,
+            fleet_address=config.fleet_address,
+            authority=(self._authority or b"").decode(),
+            insecure=config.insecure,
+        )
+        return Reconciler(
+            environment.api,
+            Surroundings(self._resources, self._groups, settings, version),
+            Performer(
+                environment.api, self._groups, self._fleet.settings, partial(record_action, self._events)
+            ),
+            self._groups,
+            Reports(self._decided, self._gone),
+            float(config.resync_seconds),
+        )
+
+    async def _reconcile(self, reconciler: Reconciler, key: Key) -> float | None:
+        clock = asyncio.get_running_loop().time
+        started_s = clock()
+        outcome = "error"
+        try:
+            again_s = await reconciler.reconcile(key)
+            outcome = "success"
+            return again_s
+        finally:
+            self._environment.metrics.reconciled(outcome, clock() - started_s)
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        """Log a failed reconcile; what is neither the API server's answer nor a coordinator's is a bug."""
+        if isinstance(error, (ApiError, Unavailable, TimeoutError)):
+            reason = str(error) or "it took too long"
+            self._environment.event_log.warning(f"reconciling {key.namespace}/{key.name} failed: {reason}")
+        else:
+            self._environment.event_log.exception(error)
+
+    def _decided(self, key: Key, outcome: Outcome) -> None:
+        self._outcomes[key] = outcome
+        record_outcome(self._events, outcome)
+        self._status.observed(key, outcome.observed.resource)
+
+    def _gone(self, key: Key) -> None:
+        outcome = self._outcomes.pop(key, None)
+        if outcome is not None:
+            self._events.forget(outcome.observed.resource["metadata"]["uid"])
+        self._status.forget(key)
+        self._fleet.settings.forget(key)
+        self._environment.metrics.remove(key)
+
+    def _compute_status(self, key: Key, was: Mapping[str, Any]) -> ConsumerGroupStatus | None:
+        outcome = self._outcomes.get(key)
+        if outcome is None:
+            return None
+        observed, now_ms = outcome.observed, self._environment.clocks.wall_ms()
+        return status_of(
+            StatusInputs(
+                resource={**observed.resource, "status": was},
+                decision=outcome.decision,
+                now=timestamp(now_ms),
+                now_ms=now_ms,
+                group=self._groups.view(key),
+                progress=self._groups.progress(key),
+                pods=None if observed.target is None else pods_of(observed.target),
+                failure=None
+                if outcome.failure is None
+                else Failure(Reason(outcome.failure.reason), outcome.failure.message),
+                cluster_id=self._groups.cluster_id(key),
+            )
+        )
+
+
+def timestamp(ms: int) -> str:
+    """Format a time as Kubernetes does."""
+    at = datetime.fromtimestamp(ms // 1000, UTC)
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

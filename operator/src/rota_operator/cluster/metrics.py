@@ -1,0 +1,109 @@
+"""
+Prometheus metrics of the operator, in a registry of its own; served at /metrics by `process`.
+
+Series of a ConsumerGroup follow its status, and are removed with the resource; a value that is unknown has no series.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from rota_operator.cluster.queues import Key
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+NAMES = ("namespace", "name")
+RECONCILE_BUCKETS_S = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+# By series: the path of the value in a status.
+STATUS_GAUGES = {
+    "rota_group_partitions": (("partitions",), "Partitions that the group consumes."),
+    "rota_group_unowned_partitions": (("unownedPartitions",), "Partitions that are assigned to no member."),
+    "rota_group_lag_records": (("lag", "total"), "Uncommitted records in all partitions."),
+    "rota_group_lag_seconds": (("lag", "maxSeconds"), "Age of the oldest uncommitted record."),
+}
+REPLICAS = {"desired": "desiredReplicas", "actual": "replicas"}
+
+
+class Metrics:
+    """The operator's metrics. Invariant: a ConsumerGroup has series only between `update` and `remove`."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._reconciles = Counter(
+            "rota_operator_reconciles", "Reconciles by outcome.", ["outcome"], registry=registry
+        )
+        self._seconds = Histogram(
+            "rota_operator_reconcile_seconds",
+            "Duration of reconciles.",
+            buckets=RECONCILE_BUCKETS_S,
+            registry=registry,
+        )
+        self._info = Gauge(
+            "rota_group_info", "Always 1.", [*NAMES, "group", "coordination"], registry=registry
+        )
+        self._conditions = Gauge(
+            "rota_group_condition",
+            "1 if the condition is True, 0 if it is False; no series if it is Unknown.",
+            [*NAMES, "type"],
+            registry=registry,
+        )
+        self._replicas = Gauge(
+            "rota_group_replicas", "Replicas of the workload.", [*NAMES, "kind"], registry=registry
+        )
+        self._gauges = {
+            name: Gauge(name, meaning, NAMES, registry=registry)
+            for name, (_, meaning) in STATUS_GAUGES.items()
+        }
+        # Label values by gauge and ConsumerGroup, to remove them.
+        self._labels: dict[Key, list[tuple[Gauge, tuple[str, ...]]]] = {}
+
+    def reconciled(self, outcome: str, seconds: float) -> None:
+        """Count a reconcile."""
+        self._reconciles.labels(outcome).inc()
+        self._seconds.observe(seconds)
+
+    def update(self, key: Key, status: Mapping[str, Any]) -> None:
+        """Replace the series of a ConsumerGroup by those of a status."""
+        wanted = dict(self._series(key, status))
+        for gauge, labels in self._labels.pop(key, ()):
+            if (gauge, labels) not in wanted:
+                gauge.remove(*labels)
+        for (gauge, labels), value in wanted.items():
+            gauge.labels(*labels).set(value)
+        self._labels[key] = list(wanted)
+
+    def remove(self, key: Key) -> None:
+        """Remove the series of a ConsumerGroup that is gone."""
+        for gauge, labels in self._labels.pop(key, ()):
+            gauge.remove(*labels)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _series(
+        self, key: Key, status: Mapping[str, Any]
+    ) -> list[tuple[tuple[Gauge, tuple[str, ...]], float]]:
+        found: list[tuple[tuple[Gauge, tuple[str, ...]], float]] = []
+        if status.get("groupId"):
+            names = (*key, str(status["groupId"]), str(status.get("coordination", "")))
+            found.append(((self._info, names), 1.0))
+        for name, (path, _) in STATUS_GAUGES.items():
+            if (value := value_at(status, path)) is not None:
+                found.append(((self._gauges[name], tuple(key)), float(value)))
+        for kind, field in REPLICAS.items():
+            if (value := status.get(field)) is not None:
+                found.append(((self._replicas, (*key, kind)), float(value)))
+        for each in status.get("conditions") or ():
+            if each["status"] != "Unknown":
+                labels = (*key, str(each["type"]))
+                found.append(((self._conditions, labels), float(each["status"] == "True")))
+        return found
+
+
+def value_at(status: Mapping[str, Any], path: tuple[str, ...]) -> float | None:
+    """Return the number at a path; None if it is absent."""
+    found: Any = status
+    for name in path:
+        found = (found or {}).get(name)
+    return found if isinstance(found, (int, float)) else None

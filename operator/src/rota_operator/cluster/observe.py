@@ -1,0 +1,117 @@
+"""
+Reads the part of the cluster that one ConsumerGroup needs into an `Observed`. Called by the reconciler before each decision.
+
+The resource and its objects are read from the API server, so that a decision never rests on a watch that lags behind our own
+writes; other ConsumerGroups come from the index. That are seven small requests for one reconcile, however many groups there are.
+"""
+
+import asyncio
+from typing import NamedTuple, Protocol
+
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.index import ResourceIndex
+from rota_operator.cluster.kinds import (
+    AUTOSCALER,
+    CONFIG_MAP,
+    CONSUMER_GROUP,
+    DISRUPTION_BUDGET,
+    WORKLOADS,
+    ResourceKind,
+    workload_kind,
+)
+from rota_operator.cluster.missing_secrets import missing_secrets
+from rota_operator.cluster.queues import Key
+from rota_operator.reconcile.actions import CLAIM_LABEL
+from rota_operator.reconcile.group import claim_of
+from rota_operator.reconcile.observed import Object, Observed, OperatorSettings, WorkloadRef
+
+
+class GroupStates(Protocol):
+    """State of groups at their coordinators; None is unknown."""
+
+    def members(self, key: Key) -> int | None:
+        """Return the number of members."""
+        ...
+
+    def is_new(self, key: Key) -> bool | None:
+        """Return whether the group has no committed offset at all."""
+        ...
+
+
+class Surroundings(NamedTuple):
+    """Everything an observation needs beside the API server."""
+
+    resources: ResourceIndex
+    groups: GroupStates
+    settings: OperatorSettings
+    version: tuple[int, int]
+
+
+async def observe(api: Api, around: Surroundings, key: Key) -> Observed | None:
+    """Read one ConsumerGroup and its objects; None if it does not exist. Raises ApiError."""
+    resource = await api.find(CONSUMER_GROUP, *key)
+    if resource is None:
+        return None
+    own = claim_of(resource)
+    selector = f"{CLAIM_LABEL}={own.uid}"
+    owned_name = f"rota-{key.name}"
+    async with asyncio.TaskGroup() as tasks:
+        target = tasks.create_task(target_of(api, key, own.target))
+        adopted = tasks.create_task(adopted_workloads(api, key, selector))
+        config_map = tasks.create_task(api.find(CONFIG_MAP, key.namespace, owned_name))
+        budget = tasks.create_task(api.find(DISRUPTION_BUDGET, key.namespace, owned_name))
+        autoscalers = tasks.create_task(autoscalers_of(api, key, own.target))
+        missing = tasks.create_task(missing_secrets(api, key.namespace, selector, resource))
+    return Observed(
+        resource=resource,
+        settings=around.settings,
+        version=around.version,
+        target=target.result(),
+        adopted=adopted.result(),
+        claims=around.resources.rivals(own),
+        config_map=config_map.result(),
+        disruption_budget=budget.result(),
+        autoscalers=autoscalers.result(),
+        missing_secrets=missing.result(),
+        members=around.groups.members(key),
+        is_new=around.groups.is_new(key),
+    )
+
+
+async def target_of(api: Api, key: Key, target: WorkloadRef | None) -> Object | None:
+    """Read the workload that spec.scaleTargetRef names."""
+    if target is None:
+        return None
+    return await api.find(workload_kind(target), key.namespace, target.name)
+
+
+async def adopted_workloads(api: Api, key: Key, selector: str) -> tuple[Object, ...]:
+    """Read the workloads that carry the claim's label; the items of a list have no kind of their own."""
+    found: list[Object] = []
+    for kind in WORKLOADS:
+        found += [typed(each, kind) async for each in api.list(kind, key.namespace, selector)]
+    return tuple(found)
+
+
+async def autoscalers_of(api: Api, key: Key, target: WorkloadRef | None) -> tuple[str, ...]:
+    """Return the names of the HorizontalPodAutoscalers that scale the workload."""
+    if target is None:
+        return ()
+    return tuple(
+        [
+            each["metadata"]["name"]
+            async for each in api.list(AUTOSCALER, key.namespace)
+            if scales(each, target)
+        ]
+    )
+
+
+def scales(autoscaler: Object, target: WorkloadRef) -> bool:
+    """Return whether an autoscaler scales the workload."""
+    reference = autoscaler["spec"]["scaleTargetRef"]
+    return (reference.get("kind"), reference.get("name")) == tuple(target)
+
+
+def typed(item: Object, kind: ResourceKind) -> Object:
+    """Add kind and API version, which the API server leaves out in a list."""
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **item}

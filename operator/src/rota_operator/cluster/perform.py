@@ -1,0 +1,188 @@
+"""
+Performs the actions of a plan, one after the other, and stops at the first that fails. Called by the reconciler.
+
+Each action becomes one request, or two: what the API server answers is raised as it is, and the next reconcile decides anew.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, assert_never
+
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.errors import Conflict, NotFound
+from rota_operator.cluster.kinds import CONFIG_MAP, CONSUMER_GROUP, DISRUPTION_BUDGET, workload_kind
+from rota_operator.cluster.queues import Key
+from rota_operator.reconcile.actions import (
+    CLAIM_LABEL,
+    FINALIZER,
+    GROUP_LABEL,
+    Action,
+    AddFinalizer,
+    AdoptWorkload,
+    ApplyConfigMap,
+    ApplyDisruptionBudget,
+    CommitInitialOffsets,
+    Configure,
+    DeleteDisruptionBudget,
+    DeleteGroup,
+    ReleaseWorkload,
+    RemoveFinalizer,
+    RestoreGracePeriod,
+    ScaleWorkload,
+)
+from rota_operator.reconcile.observed import Object
+
+
+class Coordinators(Protocol):
+    """Changes of groups at their coordinators. Raise `engines.port.Unavailable`."""
+
+    async def commit_initial_offsets(self, key: Key) -> None:
+        """Commit the initial offsets of a group without members and offsets."""
+        ...
+
+    async def delete_group(self, key: Key) -> None:
+        """Delete a group without members; no error if it does not exist."""
+        ...
+
+
+class Sidecars(Protocol):
+    """Settings of running sidecars."""
+
+    def configure(self, key: Key, settings: str, settings_hash: str) -> None:
+        """Send settings to the group's sidecars in the background, to each once."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """Drop a group that is gone."""
+        ...
+
+
+class Performer:
+    """Performs actions for one ConsumerGroup at a time; `on_performed` is called after each that succeeded."""
+
+    def __init__(
+        self,
+        api: Api,
+        coordinators: Coordinators,
+        sidecars: Sidecars,
+        on_performed: Callable[[Object, Action], None],
+    ) -> None:
+        self._api = api
+        self._coordinators = coordinators
+        self._sidecars = sidecars
+        self._on_performed = on_performed
+
+    async def perform(self, key: Key, resource: Object, actions: Sequence[Action]) -> None:
+        """Perform all actions. Raises ApiError, or Unavailable of a coordinator."""
+        for action in actions:
+            await self._perform(key, resource, action)
+            self._on_performed(resource, action)
+
+    async def _perform(self, key: Key, resource: Object, action: Action) -> None:
+        match action:
+            case AddFinalizer():
+                await self._set_finalizers(key, resource, add=True)
+            case RemoveFinalizer():
+                await self._set_finalizers(key, resource, add=False)
+            case CommitInitialOffsets():
+                await self._coordinators.commit_initial_offsets(key)
+            case DeleteGroup():
+                await self._coordinators.delete_group(key)
+            case Configure():
+                self._sidecars.configure(key, action.settings, action.settings_hash)
+            case _:
+                await self._change_object(key, resource, action)
+
+    async def _change_object(
+        self,
+        key: Key,
+        resource: Object,
+        action: ApplyConfigMap
+        | AdoptWorkload
+        | RestoreGracePeriod
+        | ReleaseWorkload
+        | ScaleWorkload
+        | ApplyDisruptionBudget
+        | DeleteDisruptionBudget,
+    ) -> None:
+        match action:
+            case ApplyConfigMap():
+                fields = {**owned_by(resource), "data": dict(action.data)}
+                await self._api.apply(CONFIG_MAP, key.namespace, action.name, fields)
+            case ApplyDisruptionBudget():
+                fields = {**owned_by(resource), "spec": action.spec}
+                await self._api.apply(DISRUPTION_BUDGET, key.namespace, action.name, fields)
+            case DeleteDisruptionBudget():
+                await self._api.delete(DISRUPTION_BUDGET, key.namespace, action.name)
+            case ScaleWorkload():
+                kind, name = workload_kind(action.workload), action.workload.name
+                await self._api.scale(kind, key.namespace, name, action.replicas)
+            case AdoptWorkload():
+                await self._adopt(key, action)
+            case RestoreGracePeriod():
+                await self._restore_grace_period(key, action)
+            case ReleaseWorkload():
+                await self._release(key, action)
+            case _:
+                assert_never(action)
+
+    async def _adopt(self, key: Key, action: AdoptWorkload) -> None:
+        """Apply the fields; once more with force if only fields that may be forced conflict."""
+        kind, name = workload_kind(action.workload), action.workload.name
+        fields = of_version(action.fields, action.resource_version)
+        try:
+            await self._api.apply(kind, key.namespace, name, fields)
+        except Conflict as conflict:
+            if not conflict.fields or not set(conflict.fields) <= set(action.forced):
+                raise
+            await self._api.apply(kind, key.namespace, name, fields, force=True)
+
+    async def _restore_grace_period(self, key: Key, action: RestoreGracePeriod) -> None:
+        spec = {"template": {"spec": {"terminationGracePeriodSeconds": action.seconds}}}
+        changes = of_version({"spec": spec}, action.resource_version)
+        try:
+            await self._api.patch(
+                workload_kind(action.workload), key.namespace, action.workload.name, changes
+            )
+        except NotFound:
+            return
+
+    async def _release(self, key: Key, action: ReleaseWorkload) -> None:
+        """Apply nothing. The workload is looked up first: an apply would create one that is gone."""
+        kind, name = workload_kind(action.workload), action.workload.name
+        found = await self._api.find(kind, key.namespace, name)
+        if found is None:
+            return
+        version = action.resource_version or found["metadata"]["resourceVersion"]
+        await self._api.apply(kind, key.namespace, name, of_version({}, version))
+
+    async def _set_finalizers(self, key: Key, resource: Object, *, add: bool) -> None:
+        """Add or remove our finalizer, in the version that was observed: others may change the list too."""
+        metadata = resource["metadata"]
+        others = [each for each in metadata.get("finalizers") or () if each != FINALIZER]
+        finalizers = [*others, FINALIZER] if add else others
+        changes = of_version({"metadata": {"finalizers": finalizers}}, metadata["resourceVersion"])
+        try:
+            await self._api.patch(CONSUMER_GROUP, *key, changes)
+        except NotFound:
+            if add:
+                raise
+
+
+def of_version(fields: Object, resource_version: str) -> Object:
+    """Bind a change to the version that it was decided on; the API server refuses it for another one."""
+    metadata = {**fields.get("metadata", {}), "resourceVersion": resource_version}
+    return {**fields, "metadata": metadata}
+
+
+def owned_by(resource: Object) -> Object:
+    """Return the metadata of an object that goes with its ConsumerGroup."""
+    metadata = resource["metadata"]
+    owner = {
+        "apiVersion": CONSUMER_GROUP.api_version,
+        "kind": CONSUMER_GROUP.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+    labels = {CLAIM_LABEL: metadata["uid"], GROUP_LABEL: metadata["name"]}
+    return {"metadata": {"labels": labels, "ownerReferences": [owner]}}

@@ -1,0 +1,119 @@
+"""
+One operator process: reads credentials, leads, and stops in order.
+
+The HTTP pages start first, so that probes answer while the process waits for the API server or for the lease. Then Fleet is served
+and `leading` runs, until one of them fails or the lease is lost, which ends the process and lets Kubernetes start it again, or
+until SIGTERM or SIGINT. The lease is released last, when nothing writes any more.
+"""
+
+import asyncio
+import random
+import signal
+import uuid
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from rota_operator.cluster import credentials
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.config import ClusterConfig
+from rota_operator.cluster.leadership import Clocks, LeaderElection, LeaseName
+from rota_operator.cluster.leading import Environment, Leading
+from rota_operator.cluster.metrics import CONTENT_TYPE, Metrics
+from rota_operator.cluster.process_clocks import ProcessClocks
+from rota_service.event_log import EventLog
+from rota_service.http_server import HttpServer, Page, Path, Paths, probes
+
+ORDER_ID_BITS = 64
+
+
+async def run(config: ClusterConfig, event_log: EventLog, clocks: ProcessClocks) -> None:
+    """Run until SIGTERM or SIGINT. Raises NoCredentials, BindError, LeadershipLost, and what else ends the process."""
+    api = Api(await credentials.load(config.kubeconfig))
+    metrics, stop = Metrics(), asyncio.Event()
+    signals = partial(take_signals, stop)
+    signals()
+    environment = Environment(config, api, event_log, metrics, clocks, signals)
+    leading = Leading(environment, random.getrandbits(ORDER_ID_BITS))
+    http = HttpServer(pages(lambda: leading.unready, metrics), "--http-listen", checks_host=False)
+    try:
+        address = await http.start(config.http_address)
+        event_log.info("http", f"http on {address}", address=address)
+        work = run_elected(environment, leading, stop) if config.lease_name else leading.run()
+        await first_of(wait_for(stop), work)
+        event_log.info("stopped", "stopped")
+    finally:
+        await http.stop()
+        await api.close()
+
+
+async def run_elected(environment: Environment, leading: Leading, stop: asyncio.Event) -> None:
+    """Do the leader's work while this process holds the lease. Raises LeadershipLost, and what the work fails with."""
+    config, event_log, clocks = environment.config, environment.event_log, environment.clocks
+    lease = LeaseName(config.lease_namespace, config.lease_name)
+    # Unique among all processes and all their lives.
+    identity = f"{config.identity}_{uuid.uuid4().hex}"
+    times = Clocks(clocks.monotonic_s, lambda: micro_time(clocks.wall_ms()))
+    election = LeaderElection(environment.api, lease, identity, times, event_log.warning)
+
+    async def lead() -> None:
+        # A candidate is ready: it has nothing to do.
+        leading.unready = ""
+        await election.wait_until_leading()
+        event_log.info("elected", f"{identity} holds the lease {lease.namespace}/{lease.name}")
+        await leading.run()
+
+    release = asyncio.Event()
+    electing = asyncio.create_task(election.run(release))
+    try:
+        await first_of(wait_for(stop), lead(), wait_until_done(electing))
+    finally:
+        release.set()
+        await asyncio.gather(electing, return_exceptions=True)
+    electing.result()
+
+
+async def first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines side by side until one of them ends; cancel the others. Raises what the one has raised."""
+    tasks = [asyncio.create_task(each) for each in coroutines]
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        task.result()
+
+
+async def wait_for(event: asyncio.Event) -> None:
+    """Wait until an event is set."""
+    await event.wait()
+
+
+async def wait_until_done(task: "asyncio.Task[None]") -> None:
+    """Wait until a task has ended, however it has; it goes on if this is cancelled."""
+    await asyncio.wait({task})
+
+
+def micro_time(ms: int) -> str:
+    """Format a time as the API server's MicroTime."""
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def pages(unready_reason: Callable[[], str], metrics: Metrics) -> Paths:
+    """Return the HTTP pages."""
+
+    async def show(_query: str) -> Page:
+        return Page(HTTPStatus.OK, metrics.text(), CONTENT_TYPE)
+
+    return {**probes(unready_reason), "/metrics": Path(show)}
+
+
+def take_signals(stop: asyncio.Event) -> None:
+    """Let SIGTERM and SIGINT set the event."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -1,0 +1,170 @@
+"""
+Reconciles one ConsumerGroup: observe, decide, perform, and hand the outcome to status, Events and metrics.
+
+Called by the queue's workers, once at a time for each ConsumerGroup. An action that fails becomes a refusal in the status and is
+tried again with a backoff, whatever failed.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.errors import ApiError, Conflict, Forbidden, Refused
+from rota_operator.cluster.event_recorder import NORMAL, WARNING, EventRecorder, Fact
+from rota_operator.cluster.groups import GroupWatches, watched_of
+from rota_operator.cluster.observe import Surroundings, observe
+from rota_operator.cluster.perform import Performer
+from rota_operator.cluster.queues import Key
+from rota_operator.engines.port import Unavailable
+from rota_operator.reconcile.actions import (
+    Action,
+    AdoptWorkload,
+    CommitInitialOffsets,
+    DeleteGroup,
+    ReleaseWorkload,
+    ScaleWorkload,
+)
+from rota_operator.reconcile.decision import Decision, Refusal
+from rota_operator.reconcile.observed import Object, Observed
+from rota_operator.reconcile.plan import plan
+from rota_operator.spec.conditions import Reason
+from rota_operator.spec.validation import InvalidSpec, parse_spec
+
+# A ConsumerGroup that is being deleted waits for pods and members, which no watch reports.
+DELETION_S = 2.0
+# A missing workload is looked for: doubled with each reconcile that misses it. Its creation is not watched.
+TARGET_FIRST_S = 1.0
+TARGET_MAX_S = 30.0
+# A share of the interval, so that resyncs of many groups spread.
+JITTER = 0.2
+
+
+class Outcome(NamedTuple):
+    """The last reconcile of a ConsumerGroup: the input of its status."""
+
+    observed: Observed
+    decision: Decision
+    # Why an action of the decision was not performed.
+    failure: Refusal | None
+
+
+class Reports(NamedTuple):
+    """Receivers of outcomes."""
+
+    # A decision was made, and performed as far as the outcome says.
+    decided: Callable[[Key, Outcome], None]
+    # The ConsumerGroup does not exist.
+    gone: Callable[[Key], None]
+
+
+class Reconciler:
+    """Reconciles ConsumerGroups; thread-confined to one event loop. A reconcile that has observed its resource makes one report."""
+
+    def __init__(
+        self,
+        api: Api,
+        around: Surroundings,
+        performer: Performer,
+        groups: GroupWatches,
+        reports: Reports,
+        resync_s: float,
+    ) -> None:
+        self._api = api
+        self._around = around
+        self._performer = performer
+        self._groups = groups
+        self._reports = reports
+        self._resync_s = resync_s
+        # Reconciles in succession that did not find the workload.
+        self._misses: dict[Key, int] = {}
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Reconcile once; returns in how many seconds to do it again. Raises ApiError, and Unavailable of a coordinator."""
+        observed = await observe(self._api, self._around, key)
+        if observed is None:
+            self._forget(key)
+            return None
+        decision = plan(observed)
+        self._watch(key, observed, decision)
+        error: ApiError | Unavailable | None = None
+        try:
+            await self._performer.perform(key, observed.resource, decision.actions)
+        except (ApiError, Unavailable) as raised:
+            error = raised
+        outcome = Outcome(observed, decision, None if error is None else failure_of(error))
+        self._reports.decided(key, outcome)
+        if error is not None:
+            raise error
+        return self._again_s(key, observed, decision)
+
+    def _forget(self, key: Key) -> None:
+        self._misses.pop(key, None)
+        self._groups.remove(key)
+        self._reports.gone(key)
+
+    def _watch(self, key: Key, observed: Observed, decision: Decision) -> None:
+        """Watch the group that the ConsumerGroup has, or had when it was accepted last."""
+        status: Mapping[str, str] = observed.resource.get("status") or {}
+        group_id = decision.group_id or status.get("groupId") or ""
+        try:
+            spec = parse_spec(observed.resource.get("spec") or {})
+        except InvalidSpec:
+            return
+        if group_id:
+            self._groups.add(key, watched_of(spec, group_id))
+
+    def _again_s(self, key: Key, observed: Observed, decision: Decision) -> float:
+        if "deletionTimestamp" in observed.resource["metadata"]:
+            return DELETION_S
+        if decision.refusal is not None and decision.refusal.reason == Reason.TARGET_NOT_FOUND:
+            misses = self._misses[key] = self._misses.get(key, -1) + 1
+            return float(min(TARGET_MAX_S, TARGET_FIRST_S * 2 ** min(misses, 10)))
+        self._misses.pop(key, None)
+        return self._resync_s * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def failure_of(error: ApiError | Unavailable) -> Refusal:
+    """Return an error as the reason why a group is not as it was decided."""
+    match error:
+        case Conflict() if error.fields:
+            reason = Reason.FIELD_CONFLICT
+        case Forbidden():
+            reason = Reason.FORBIDDEN
+        case Refused():
+            reason = Reason.REQUEST_REFUSED
+        case _:
+            reason = Reason.UNAVAILABLE
+    return Refusal(reason, str(error))
+
+
+def record_action(events: EventRecorder, resource: Object, action: Action) -> None:
+    """Write an Event about an action that users see the effect of."""
+    match action:
+        case AdoptWorkload():
+            fact = Fact(
+                NORMAL, "Adopted", f"added the sidecar to {action.workload.kind} {action.workload.name}"
+            )
+        case ReleaseWorkload():
+            fact = Fact(
+                NORMAL, "Released", f"removed the sidecar from {action.workload.kind} {action.workload.name}"
+            )
+        case ScaleWorkload():
+            workload = f"{action.workload.kind} {action.workload.name}"
+            fact = Fact(NORMAL, "Scaled", f"scaled {workload} to {action.replicas} replicas")
+        case CommitInitialOffsets():
+            fact = Fact(
+                NORMAL, "OffsetsInitialized", f"committed the initial offsets of group {action.group_id}"
+            )
+        case DeleteGroup():
+            fact = Fact(NORMAL, "GroupDeleted", f"deleted group {action.group_id} with its offsets")
+        case _:
+            return
+    events.record(resource, fact)
+
+
+def record_outcome(events: EventRecorder, outcome: Outcome) -> None:
+    """Write an Event about a ConsumerGroup that is refused, or whose reconcile failed."""
+    refusal = outcome.decision.refusal or outcome.failure
+    if refusal is not None:
+        events.record(outcome.observed.resource, Fact(WARNING, str(refusal.reason), refusal.message))

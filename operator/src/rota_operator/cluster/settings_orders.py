@@ -1,0 +1,113 @@
+"""
+Sends changed settings to the running sidecars of each group, as Fleet orders, beside the reconciles.
+
+A plan names the settings of a group each time; a sidecar gets them once. Without an answer they are sent again while it is
+connected; an error that it answers is logged, and not repeated until the settings change.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from google.protobuf.json_format import Parse
+from typing_extensions import override
+
+from rota_operator.cluster.perform import Sidecars
+from rota_operator.cluster.queues import Key
+from rota_operator.fleet.principal import Principal, SidecarRef
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+from rota_proto.fleet.v1.settings_pb2 import GroupSettings
+
+ROUND_S = 1.0
+ANSWER_S = 10.0
+ORDERS_AT_A_TIME = 50
+
+
+class Wanted(NamedTuple):
+    """The settings of a group, as JSON, and the hash of those that only a restart applies."""
+
+    settings: str
+    settings_hash: str
+
+
+class Fleet(Protocol):
+    """Part of `fleet.server.FleetServer`."""
+
+    @property
+    def connected(self) -> Sequence[Principal]:
+        """The sidecars that have a stream now."""
+        ...
+
+    async def order(self, sidecar: SidecarRef, order: pb.SidecarOrder, within_s: float) -> pb.OrderAnswer:
+        """Send an order and wait for its answer; without one, an answer without an id says why."""
+        ...
+
+
+# Of a pod and its uid: a successor of the same name gets the settings anew.
+Pod = tuple[SidecarRef, str]
+
+
+class SettingsOrders(Sidecars):
+    """
+    Settings by ConsumerGroup, and who has them; thread-confined to one event loop.
+
+    Sidecars that were started with another hash than the plan's are left alone: a rollout is about to replace their pods.
+    """
+
+    def __init__(self, fleet: Fleet, warn: Callable[[str], None]) -> None:
+        self._fleet = fleet
+        self._warn = warn
+        self._wanted: dict[Key, Wanted] = {}
+        # Of connected sidecars: the settings that they answered, and the hash that they report.
+        self._answered: dict[Pod, str] = {}
+        self._started_with: dict[Pod, str] = {}
+
+    @override
+    def configure(self, key: Key, settings: str, settings_hash: str) -> None:
+        self._wanted[key] = Wanted(settings, settings_hash)
+
+    @override
+    def forget(self, key: Key) -> None:
+        self._wanted.pop(key, None)
+
+    def reported(self, principal: Principal, settings_hash: str) -> None:
+        """Note the hash of the settings that a sidecar was started with."""
+        self._started_with[principal.sidecar, principal.uid] = settings_hash
+
+    async def run(self) -> None:
+        """Send settings until cancelled."""
+        while True:
+            await self.send()
+            await asyncio.sleep(ROUND_S)
+
+    async def send(self) -> None:
+        """Send the settings once to each connected sidecar that has not answered them."""
+        connected = {(each.sidecar, each.uid): each for each in self._fleet.connected}
+        self._answered = {pod: text for pod, text in self._answered.items() if pod in connected}
+        self._started_with = {pod: text for pod, text in self._started_with.items() if pod in connected}
+        left = [
+            (principal, wanted)
+            for pod, principal in connected.items()
+            if (wanted := self._wanted.get(key_of(principal))) is not None
+            and self._answered.get(pod) != wanted.settings
+            and self._started_with.get(pod) == wanted.settings_hash
+        ]
+        for first in range(0, len(left), ORDERS_AT_A_TIME):
+            some = left[first : first + ORDERS_AT_A_TIME]
+            await asyncio.gather(*(self._configure(*each) for each in some))
+
+    async def _configure(self, principal: Principal, wanted: Wanted) -> None:
+        settings = Parse(wanted.settings, GroupSettings())
+        order = pb.SidecarOrder(configure=pb.Configure(settings=settings))
+        answer = await self._fleet.order(principal.sidecar, order, ANSWER_S)
+        if not answer.order_id:
+            return
+        self._answered[principal.sidecar, principal.uid] = wanted.settings
+        if answer.error:
+            self._warn(f"{principal.sidecar.pod} of {principal.group} refuses new settings: {answer.error}")
+
+
+def key_of(principal: Principal) -> Key:
+    """Return the ConsumerGroup of a sidecar."""
+    namespace, _, name = principal.group.partition("/")
+    return Key(namespace, name)

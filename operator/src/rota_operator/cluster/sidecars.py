@@ -1,0 +1,89 @@
+"""
+Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings. Made and served by `process`.
+
+The identity of a sidecar is proved by its token and the API server: the token names the pod, the pod's label names the
+ConsumerGroup. A report counts for that group alone, whatever is in it.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.config import ClusterConfig
+from rota_operator.cluster.groups import GroupWatches
+from rota_operator.cluster.index import ResourceIndex
+from rota_operator.cluster.kinds import POD
+from rota_operator.cluster.process_clocks import ProcessClocks
+from rota_operator.cluster.settings_orders import SettingsOrders, key_of
+from rota_operator.cluster.token_review import PodGroup, ReviewClocks, ReviewPorts, TokenReviewer
+from rota_operator.cluster.tokens import Pod
+from rota_operator.fleet.order_ids import order_ids
+from rota_operator.fleet.principal import Principal
+from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
+from rota_operator.reconcile.actions import CLAIM_LABEL
+from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
+from rota_service.addresses import BindError
+from rota_service.event_log import EventLog
+from rota_service.server_certificates import CertificateFiles, Certificates
+
+
+class FleetEnvironment(NamedTuple):
+    """Everything that Fleet needs of the leader."""
+
+    api: Api
+    resources: ResourceIndex
+    groups: GroupWatches
+    clocks: ProcessClocks
+    event_log: EventLog
+
+
+class ClusterFleet:
+    """Fleet of one leader; thread-confined to one event loop, served once."""
+
+    def __init__(self, environment: FleetEnvironment, first_order_id: int) -> None:
+        """`first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids."""
+        self._environment = environment
+        reviewer = TokenReviewer(
+            ReviewPorts(environment.api.review_token, self._group_of),
+            ReviewClocks(environment.clocks.monotonic_s, lambda: environment.clocks.wall_ms() / 1000),
+        )
+        callbacks = FleetCallbacks(reviewer.authenticate, self._on_report, self._on_rejected)
+        self._server = FleetServer(callbacks, order_ids(first_order_id))
+        self.settings = SettingsOrders(self._server, environment.event_log.warning)
+
+    @asynccontextmanager
+    async def serve(self, config: ClusterConfig) -> AsyncIterator[str]:
+        """Serve at the configured address; yields it with its port. Raises BindError, CertificateError."""
+        credentials = None
+        if config.tls_cert is not None and config.tls_key is not None:
+            files = CertificateFiles(config.tls_cert, config.tls_key)
+            credentials = Certificates(files, self._environment.event_log.warning).credentials()
+        async with AsyncExitStack() as stack:
+            try:
+                serving = serve_fleet(self._server, config.fleet_bind_address, credentials)
+                address = await stack.enter_async_context(serving)
+            except RuntimeError:
+                raise BindError(
+                    f"--fleet-listen {config.fleet_bind_address} cannot be listened on; name another address"
+                ) from None
+            yield address
+
+    async def _group_of(self, pod: Pod) -> PodGroup | None:
+        """Return the ConsumerGroup that has adopted a pod's workload. Raises ApiError."""
+        found = await self._environment.api.find(POD, pod.namespace, pod.name)
+        if found is None or found["metadata"]["uid"] != pod.uid:
+            return None
+        uid = (found["metadata"].get("labels") or {}).get(CLAIM_LABEL, "")
+        key = self._environment.resources.key_of_uid(uid)
+        if key is None or key.namespace != pod.namespace:
+            return None
+        claim = self._environment.resources.claim(key)
+        return None if claim is None else PodGroup(f"{key.namespace}/{key.name}", claim.group_id)
+
+    def _on_report(self, principal: Principal, report: SidecarReport) -> None:
+        self.settings.reported(principal, report.settings_hash)
+        self._environment.groups.add_report(key_of(principal), report)
+
+    def _on_rejected(self, peer: str, reason: str) -> None:
+        self._environment.event_log.warning(f"rejected a sidecar at {peer}: {reason}")

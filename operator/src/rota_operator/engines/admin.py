@@ -1,0 +1,51 @@
+"""Changes of groups at Rota's coordinator, by the operator: initial offsets of a group without members, deletion of a group."""
+
+from collections.abc import Mapping
+
+import grpc.aio
+
+from rota_operator.engines.port import Unavailable
+from rota_operator.engines.rota import CALL_S, await_answer
+from rota_operator.overview.assignment import Partition
+from rota_proto.coordinator.v1 import admin_pb2 as pb
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
+from rota_proto.coordinator.v1.coordinator_pb2 import (
+    GROUP_ID_NOT_FOUND,
+    NONE,
+    ErrorCode,
+    PartitionOffset,
+    TopicOffsets,
+)
+
+
+async def commit_initial_offsets(
+    channel: grpc.aio.Channel, group_id: str, offsets: Mapping[Partition, int]
+) -> None:
+    """Commit offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
+    by_topic: dict[str, list[PartitionOffset]] = {}
+    for each, offset in offsets.items():
+        committed = PartitionOffset(index=each.number, offset=offset, leader_epoch=-1)
+        by_topic.setdefault(each.topic, []).append(committed)
+    request = pb.AlterOffsetsRequest(
+        group_id=group_id,
+        topics=[TopicOffsets(name=name, partitions=found) for name, found in by_topic.items()],
+    )
+    answer = await await_answer(AdminStub(channel).AlterOffsets(request, timeout=CALL_S))
+    codes = [
+        answer.error_code,
+        *(each.error_code for topic in answer.topics for each in topic.partitions),
+    ]
+    for code in codes:
+        if code != NONE:
+            raise Unavailable(
+                f"cannot commit the initial offsets of group {group_id} ({ErrorCode.Name(code)})"
+            )
+
+
+async def delete_group(channel: grpc.aio.Channel, group_id: str) -> None:
+    """Delete a group with its offsets; no error if it does not exist. Raises Unavailable, also if it has members."""
+    request = pb.DeleteGroupsRequest(group_ids=[group_id])
+    answer = await await_answer(AdminStub(channel).DeleteGroups(request, timeout=CALL_S))
+    for each in answer.groups:
+        if each.error_code not in (NONE, GROUP_ID_NOT_FOUND):
+            raise Unavailable(f"cannot delete group {group_id} ({ErrorCode.Name(each.error_code)})")

@@ -152,7 +152,7 @@ def all_offences() -> Iterator[Offence]:
         yield from offences_in(str(file.relative_to(REPO)), file.read_text())
 
 
-def test_names_and_texts_use_the_words_of_the_field() -> None:
+def test_names_and_texts_use_terms_of_the_field() -> None:
     assert [str(offence) for offence in all_offences()] == []
 
 

@@ -1,5 +1,5 @@
 """
-Writes what is generated from the declaration of ConsumerGroup in rota_operator.spec: the CRD, and its page for people.
+Writes what is generated from the declaration of ConsumerGroup in rota_operator.spec: the CRD, and its two reference pages.
 
 `--check` only compares. Called by make.
 """
@@ -16,6 +16,7 @@ from typing_extensions import override
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.plan.supported import IGNORED_FIELDS, UNSUPPORTED_FIELDS, Backend
 from rota_operator.spec import crd
+from rota_operator.spec.conditions import DOCUMENTED, ConditionType
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import Path as FieldPath
 from rota_operator.spec.validation import dotted
@@ -23,6 +24,7 @@ from rota_operator.spec.validation import dotted
 ROOT = Path(__file__).parents[1]
 CRD = ROOT / "crds" / "consumergroups.yaml"
 PAGE = ROOT / "docs" / "reference" / "consumergroup.md"
+CONDITIONS = ROOT / "docs" / "reference" / "conditions.md"
 EFFECTS = ROOT / "tests" / "operator" / "effects.yaml"
 HEAD = "# Generated from operator/src/rota_operator/spec by `make crds`; do not edit.\n"
 PAGE_HEAD = """<!-- Generated from operator/src/rota_operator/spec by `make crds`; do not edit. -->
@@ -49,6 +51,16 @@ For each field that works on a laptop or in a cluster, a test of what it does th
 
 | field of `spec` | on a laptop | in a cluster |
 |---|---|---|
+"""
+CONDITIONS_HEAD = """<!-- Generated from operator/src/rota_operator/spec by `make crds`; do not edit. -->
+# Conditions of a ConsumerGroup
+
+`kubectl get consumergroup NAME -o yaml` shows them in `status.conditions`. Each has one of the reasons below; the list is closed, so
+scripts may compare them. `Ready` is True only while every partition has an owner that makes progress; what is not known makes a
+condition Unknown, never True. A remark is a restriction under which the group runs: it stands in the message, behind its reason.
+
+A sidecar that does not report is unknown after 5 s. A change of a condition is written at once, other changes of the status at
+most every 10 s.
 """
 Schema = dict[str, Any]
 
@@ -78,6 +90,20 @@ def page() -> str:
     rules = [f"* {where}{message}" for where, message in wrong_in(spec, ())]
     parts = (PAGE_HEAD, rows), (RULES_HEAD, rules), (EFFECTS_HEAD, list(effects()))
     return "".join(head + "\n".join(lines) + "\n" for head, lines in parts)
+
+
+def conditions_page() -> str:
+    """Return the page of conditions: a table of reasons for each type."""
+    lines = [CONDITIONS_HEAD]
+    for kind in ConditionType:
+        lines.append(f"## {kind}\n\n| status | reason | meaning |\n|---|---|---|")
+        lines += [
+            f"| {each.statuses or 'remark'} | `{each.reason}` | {each.meaning} |"
+            for each in DOCUMENTED
+            if each.type is kind
+        ]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def effects() -> Iterator[str]:
@@ -153,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     check = parser.parse_args().check
-    for file, wanted in ((CRD, resource()), (PAGE, page())):
+    for file, wanted in ((CRD, resource()), (PAGE, page()), (CONDITIONS, conditions_page())):
         if not check:
             file.write_text(wanted)
         elif not file.exists() or file.read_text() != wanted:

@@ -392,7 +392,10 @@ def test_a_group_is_deleted_with_its_offsets_once_its_last_member_has_left() -> 
     decision = world.reconcile()
     assert kinds(decision) == ["ReleaseWorkload"]
     assert "until the workload is released" in decision.remarks[0].message
-    for members, excerpt in ((None, "coordinator, which does not answer"), (2, "2 members to leave")):
+    for members, excerpt in (
+        (None, "coordinator does not answer, so the group is not deleted yet"),
+        (2, "2 members to leave"),
+    ):
         world.members = members
         decision = world.plan()
         assert decision.actions == ()

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from rota_operator.reconcile import actions as do
 from rota_operator.reconcile.decision import Decision
+from rota_operator.reconcile.group import claim_of
 from rota_operator.reconcile.observed import Claim, Observed, OperatorSettings, WorkloadRef
 from rota_operator.reconcile.plan import plan
 from tests.operator.reconcile.api_server import Json, Stored
@@ -79,8 +80,8 @@ class World:
 
     @property
     def target(self) -> Stored | None:
-        ref = self.group["spec"].get("scaleTargetRef", {})
-        return self.workloads.get(WorkloadRef(ref.get("kind", "Deployment"), ref.get("name", "")))
+        ref = claim_of(self.group).target
+        return None if ref is None else self.workloads.get(ref)
 
     def observed(self) -> Observed:
         adopted = [

@@ -119,7 +119,7 @@ class GroupState:
         owners = self._owners(now_ms)
         partitions = self._partitions(owners, now_ms)
         members = tuple(
-            self._member(name, owners, name in replicas, now_ms) for name in self._names(replicas)
+            self._member(name, owners, name in replicas, now_ms) for name in self._names(replicas, now_ms)
         )
         return GroupView(
             group_id=self.group_id,
@@ -139,9 +139,12 @@ class GroupState:
             history=tuple(self.history.events),
         )
 
-    def _names(self, replicas: Sequence[str]) -> Sequence[str]:
-        """Names of the replicas, followed by those of other members."""
-        return [*replicas, *sorted(self._described.member_ids.keys() - set(replicas))]
+    def _names(self, replicas: Sequence[str], now_ms: int) -> Sequence[str]:
+        """Names of the replicas, followed by those of other members: of the description, else of the live reports."""
+        names: Iterable[str] = self._described.member_ids
+        if self._described.state == UNKNOWN:
+            names = [name for name, reporter in self._reporters.items() if reporter.known(now_ms) is not None]
+        return [*replicas, *sorted(set(names) - set(replicas))]
 
     def _generation(self, now_ms: int) -> int | None:
         """The engine's generation; the newest reported by a sidecar if the engine has none, as Kafka brokers."""
@@ -171,7 +174,9 @@ class GroupState:
         member_id = self._described.member_ids.get(name)
         held = tuple(each.text for each in sorted(owners) if owners[each] == name)
         if reporter is None or report is None:
-            return MemberView(name, member_id, UNKNOWN if is_replica else OTHER_CLIENT, None, held)
+            # One that has reported before is a sidecar too.
+            is_sidecar = is_replica or reporter is not None
+            return MemberView(name, member_id, UNKNOWN if is_sidecar else OTHER_CLIENT, None, held)
         member = report.member
         return MemberView(
             name=name,

@@ -95,10 +95,10 @@ def grace_period(wanted: SidecarSpec, target: Object) -> GracePeriod:
     owner_s = owner_grace_s(target)
     if is_grace_period_ours(target):
         saved_s = saved_grace_s(target)
-        # Giving up the field leaves the default, which is less than the owner had set.
-        if saved_s is None and owner_s >= needed_s:
-            return GracePeriod(None, None)
-        return GracePeriod(max(needed_s, owner_s), saved_s)
+        if saved_s is None:
+            return GracePeriod(needed_s if owner_s < needed_s else None, None)
+        # Never the owner's value: restoring it has to be a change, because that is what makes the field the owner's again.
+        return GracePeriod(max(needed_s, saved_s + 1), saved_s)
     if owner_s >= needed_s:
         return GracePeriod(None, None)
     return GracePeriod(needed_s, None if owner_s == DEFAULT_GRACE_S else owner_s)

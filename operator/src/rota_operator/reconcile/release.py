@@ -11,7 +11,7 @@ from rota_operator.reconcile.actions import (
 )
 from rota_operator.reconcile.claims import lost_group_id
 from rota_operator.reconcile.decision import Decision, Remark
-from rota_operator.reconcile.group import Identity, claim_of, identity_of
+from rota_operator.reconcile.group import KAFKA_COORDINATION, Identity, claim_of, identity_of
 from rota_operator.reconcile.observed import Object, Observed
 from rota_operator.reconcile.target import (
     is_grace_period_ours,
@@ -75,15 +75,18 @@ def _wait(observed: Observed) -> Remark | None:
     if observed.adopted:
         message = "waiting until the workload is released, to delete the group"
     elif observed.members is None:
-        message = (
-            "waiting for the group's coordinator, which does not answer, to delete the group; "
-            "to keep the group, set deletionPolicy to RetainOffsets"
-        )
+        message = f"{_unreachable(observed)}, so the group is not deleted yet; to keep it, set deletionPolicy to RetainOffsets"
     elif observed.members > 0:
         message = f"waiting for {observed.members} members to leave, to delete the group"
     else:
         return None
     return Remark(ConditionType.READY, Reason.WAITING_FOR_MEMBERS, message)
+
+
+def _unreachable(observed: Observed) -> str:
+    if (observed.resource.get("status") or {}).get("coordination") == KAFKA_COORDINATION:
+        return "the operator has no access to groups on Kafka"
+    return "the group's coordinator does not answer"
 
 
 def _group_id(observed: Observed, identity: Identity) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from rota_operator.spec.scalars import Int64
@@ -11,7 +11,13 @@ from rota_operator.spec.schema import SpecModel
 DATE_TIME: JsonDict = {"format": "date-time"}
 
 
-class Condition(SpecModel):
+class StatusModel(SpecModel):
+    """Base of the models below: the operator makes them by the names of Python, users never write them."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+
+class Condition(StatusModel):
     """One aspect of the group's current state, as `metav1.Condition`."""
 
     type: str = Field(description="The type of the condition, in CamelCase.", max_length=316)
@@ -35,7 +41,7 @@ class Condition(SpecModel):
     )
 
 
-class Lag(SpecModel):
+class Lag(StatusModel):
     """Uncommitted records of the group; values that are unknown are absent."""
 
     total: Int64 | None = Field(
@@ -49,7 +55,7 @@ class Lag(SpecModel):
     )
 
 
-class LastRebalance(SpecModel):
+class LastRebalance(StatusModel):
     """The most recent rebalance."""
 
     reason: str = Field(default="", description="The reason for the rebalance.")
@@ -61,7 +67,7 @@ class LastRebalance(SpecModel):
     )
 
 
-class Scaling(SpecModel):
+class Scaling(StatusModel):
     """The autoscaler's last decision."""
 
     recommendation: int | None = Field(default=None, description="The recommended number of replicas.")
@@ -73,7 +79,7 @@ class Scaling(SpecModel):
     )
 
 
-class OffsetReset(SpecModel):
+class OffsetReset(StatusModel):
     """The state of the reset in `spec.offsets.reset`."""
 
     request_id: str = Field(description="The requestId of the reset.")
@@ -84,7 +90,7 @@ class OffsetReset(SpecModel):
     )
 
 
-class Placement(SpecModel):
+class Placement(StatusModel):
     """One member of the group."""
 
     pod_name: str = Field(description="The name of the member's pod.")
@@ -95,7 +101,7 @@ class Placement(SpecModel):
     )
 
 
-class ConsumerGroupStatus(SpecModel):
+class ConsumerGroupStatus(StatusModel):
     """The observed state of a ConsumerGroup."""
 
     observed_generation: int = Field(

@@ -10,11 +10,13 @@ from typing import Literal, NamedTuple
 
 from rota_operator.overview.description import UNKNOWN
 from rota_operator.overview.view import GroupView
+from rota_operator.reconcile.group import KAFKA_COORDINATION
 from rota_operator.spec.conditions import ConditionType, Reason
 from rota_operator.spec.model import Alerts, ConsumerGroupSpec
 from rota_operator.spec.status import Condition
 from rota_operator.status.inputs import StatusInputs
 from rota_operator.status.partitions import Judge, Judgement, listed
+from rota_operator.status.views import is_reporting, reported, subscribed
 
 Status = Literal["True", "False", "Unknown"]
 REBALANCING_STATES = ("PreparingRebalance", "CompletingRebalance")
@@ -36,13 +38,11 @@ class Evidence:
     inputs: StatusInputs
     # None: the spec is invalid.
     spec: ConsumerGroupSpec | None
+    # Of subscribed and owned partitions; None: there is none.
+    view: GroupView | None
+    # The same view; None while neither the coordinator nor, on Kafka, any sidecar describes the group.
+    group: GroupView | None
     judgement: Judgement
-
-    @property
-    def group(self) -> GroupView | None:
-        """The group's view; None while its coordinator does not describe it."""
-        group = self.inputs.group
-        return None if group is None or group.state == UNKNOWN else group
 
     @property
     def alerts(self) -> Alerts:
@@ -62,15 +62,28 @@ class Evidence:
 
     @property
     def member_count(self) -> int:
-        """Members of the group, by its coordinator."""
-        return 0 if self.group is None else sum(each.member_id is not None for each in self.group.members)
+        """Members of the group."""
+        return 0 if self.group is None else sum(bool(each.member_id) for each in self.group.members)
 
 
 def evidence_of(inputs: StatusInputs, spec: ConsumerGroupSpec | None) -> Evidence:
-    """Judge the partitions."""
+    """Prepare the view, and judge its partitions."""
     alerts = Alerts() if spec is None else spec.monitoring.alerts
+    view = inputs.group
+    if view is not None and spec is not None:
+        view = subscribed(view, spec)
+    is_on_kafka = inputs.decision.coordination == KAFKA_COORDINATION
+    if view is not None and view.state == UNKNOWN and is_on_kafka:
+        view = reported(view)
+    if view is None or view.state == UNKNOWN:
+        return Evidence(inputs, spec, view, None, Judgement())
     judge = Judge(inputs.progress, alerts.stuck_seconds, inputs.now_ms)
-    return Evidence(inputs, spec, Judgement() if inputs.group is None else judge.judge(inputs.group))
+    judgement = judge.judge(view)
+    if is_on_kafka and inputs.pods is not None:
+        # Partitions of a member that does not report are in no list.
+        missing = inputs.pods.replicas - sum(map(is_reporting, view.members))
+        judgement.silent += [f"{missing} pods"] if missing > 0 else []
+    return Evidence(inputs, spec, view, view, judgement)
 
 
 def conditions_of(evidence: Evidence, previous: Sequence[Condition]) -> tuple[Condition, ...]:
@@ -79,9 +92,9 @@ def conditions_of(evidence: Evidence, previous: Sequence[Condition]) -> tuple[Co
     generation: int = evidence.inputs.resource["metadata"].get("generation", 0)
     return tuple(
         Condition(
-            type=kind,
+            type=kind.value,
             status=verdict.status,
-            reason=verdict.reason,
+            reason=verdict.reason.value,
             message=_message(evidence, kind, verdict.message),
             last_transition_time=before.last_transition_time
             if (before := former.get(kind)) is not None and before.status == verdict.status
@@ -124,9 +137,9 @@ def _refusal(evidence: Evidence) -> Verdict | None:
         return Verdict("False", Reason.DELETING)
     if (refusal := inputs.decision.refusal) is not None:
         return Verdict("False", Reason(refusal.reason), refusal.message)
-    if (failure := inputs.failure) is not None:
-        status: Status = "Unknown" if failure.reason is Reason.UNAVAILABLE else "False"
-        return Verdict(status, failure.reason, failure.message)
+    # A server that does not answer now says nothing about the group; if it is the coordinator, its view expires.
+    if (failure := inputs.failure) is not None and failure.reason != Reason.UNAVAILABLE:
+        return Verdict("False", Reason(failure.reason), failure.message)
     pinned = (inputs.resource.get("status") or {}).get("clusterId", "")
     if pinned and inputs.cluster_id not in ("", pinned):
         return Verdict(
@@ -148,7 +161,7 @@ def _without_partitions(evidence: Evidence) -> Verdict | None:
     if evidence.is_scaled_to_zero:
         return Verdict("False", Reason.SCALED_TO_ZERO, "the workload has no replicas")
     if evidence.group is None:
-        return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
+        return _unreachable(evidence)
     if not evidence.member_count:
         counts = "" if pods is None else f"; {pods.ready} of {pods.replicas} pods are ready"
         return Verdict("False", Reason.NO_MEMBERS, f"the group has no members{counts}")
@@ -156,6 +169,15 @@ def _without_partitions(evidence: Evidence) -> Verdict | None:
         problems = listed(sorted({problem for each in evidence.group.members for problem in each.problems}))
         return Verdict("False", Reason.NO_PARTITIONS, problems or "the group's topics have no partitions")
     return None
+
+
+def _unreachable(evidence: Evidence) -> Verdict:
+    failure = evidence.inputs.failure
+    if failure is not None and failure.reason == Reason.UNAVAILABLE:
+        return Verdict("Unknown", Reason.UNAVAILABLE, failure.message)
+    if evidence.inputs.decision.coordination == KAFKA_COORDINATION:
+        return Verdict("Unknown", Reason.SIDECAR_SILENT, "no sidecar of the group reports")
+    return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
 
 
 def _progress(evidence: Evidence) -> Verdict:
@@ -195,7 +217,7 @@ def rebalancing(evidence: Evidence) -> Verdict:
 
 def lagging(evidence: Evidence) -> Verdict:
     """Decide Lagging, over owned and unowned partitions."""
-    group, threshold_s = evidence.inputs.group, evidence.alerts.lag_seconds
+    group, threshold_s = evidence.view, evidence.alerts.lag_seconds
     partitions = () if group is None else group.partitions
     late = [
         f"{each.topic}-{each.partition}"

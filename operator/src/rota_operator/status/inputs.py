@@ -6,9 +6,8 @@ from typing import Any
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import GroupView
-from rota_operator.reconcile.decision import Decision
+from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object
-from rota_operator.spec.conditions import Reason
 
 # Of a Deployment, while the API server refuses its pods: a quota, a Pod Security level, an admission webhook.
 REPLICA_FAILURE = "ReplicaFailure"
@@ -22,14 +21,6 @@ class Pods:
     ready: int
     # Why pods cannot be created, as the cluster says it; empty: they can.
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A request of the operator that failed, and that no later one has made good."""
-
-    reason: Reason
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +48,8 @@ class StatusInputs:
     progress: Mapping[Partition, Progress] = field(default_factory=dict)
     # None: the workload does not exist.
     pods: Pods | None = None
-    failure: Failure | None = None
+    # A request of the operator that failed, and that no later one has made good.
+    failure: Refusal | None = None
     # As members report it; empty: unknown.
     cluster_id: str = ""
 

@@ -28,8 +28,6 @@ class Judgement:
     silent: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     progressing: int = 0
-    # Too many to be in the view.
-    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +46,8 @@ class Judge:
             partition = Partition(view.topic, view.partition)
             shown.add(partition)
             self._add(found, partition, view, members)
-        found.left_out = group.partitions_left_out
         if group.partitions_left_out:
-            self._add_left_out(found, shown)
+            self._add_left_out(found, shown, group.partitions_left_out)
         # The list of partitions is cut off, the count is not.
         missing = group.unowned - len(found.unowned)
         found.unowned += ["…"] * max(0, missing)
@@ -90,10 +87,13 @@ class Judge:
             problem = progress.problem or f"no progress for more than {self.stuck_seconds} s"
             found.stuck.append(f"{partition.text}: {problem}")
 
-    def _add_left_out(self, found: Judgement, shown: set[Partition]) -> None:
-        """Judge partitions without a view by their reports alone."""
-        for partition in sorted(self.progress.keys() - shown):
+    def _add_left_out(self, found: Judgement, shown: set[Partition], left_out: int) -> None:
+        """Judge partitions that the view is too short for, by their reports alone."""
+        others = sorted(self.progress.keys() - shown)
+        for partition in others:
             self._add_owned(found, partition, None)
+        if len(others) < left_out:
+            found.unknown.append(f"{left_out - len(others)} partitions are not listed")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -15,6 +15,12 @@ from rota_operator.status.inputs import StatusInputs
 WRITE_INTERVAL_MS = 10_000
 PLACEMENTS_MAX = 100
 TEXT_LENGTH_MAX = 256
+# Reasons for which the spec is not followed.
+REFUSING = frozenset({
+    Reason.INVALID_SPEC, Reason.UNSUPPORTED_FIELD, Reason.IMMUTABLE_FIELD, Reason.UNSUPPORTED_KUBERNETES,
+    Reason.INVALID_TARGET, Reason.TARGET_CLAIMED, Reason.GROUP_ID_CLAIMED, Reason.NAME_TAKEN, Reason.SECRET_NOT_FOUND,
+    Reason.FIELD_CONFLICT, Reason.FORBIDDEN, Reason.REQUEST_REFUSED, Reason.CLUSTER_CHANGED,
+})  # fmt: skip
 
 
 def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
@@ -24,7 +30,7 @@ def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
     conditions = conditions_of(evidence, former.conditions)
     return ConsumerGroupStatus(
         observed_generation=inputs.resource["metadata"].get("generation", 0),
-        phase=_phase(evidence, conditions),
+        phase=_phase(evidence, conditions).value,
         group_id=decision.group_id,
         coordination=decision.coordination,
         cluster_id=former.cluster_id or inputs.cluster_id,
@@ -37,7 +43,7 @@ def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
         partitions=None if group is None else len(group.partitions) + group.partitions_left_out,
         unowned_partitions=None if group is None else group.unowned,
         generation=None if group is None else group.generation,
-        lag=Lag() if inputs.group is None else _lag(inputs.group),
+        lag=Lag() if evidence.view is None else _lag(evidence.view),
         rebalance=former.rebalance
         if inputs.group is None
         else _last_rebalance(inputs.group, former.rebalance),
@@ -88,8 +94,15 @@ def read_status(resource: Object) -> ConsumerGroupStatus:
 
 def status_json(status: ConsumerGroupStatus) -> Mapping[str, Any]:
     """Return a status as it is written: unknown and empty values are absent."""
-    written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {name: value for name, value in written.items() if value not in ("", {}, [])}
+    written: Mapping[str, Any] = _pruned(status.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return written
+
+
+def _pruned(value: Any) -> Any:  # noqa: ANN401  any JSON value
+    if isinstance(value, dict):
+        below = {name: _pruned(each) for name, each in value.items()}
+        return {name: each for name, each in below.items() if each not in ("", {}, [])}
+    return [_pruned(each) for each in value] if isinstance(value, list) else value
 
 
 def _spec_of(resource: Object) -> ConsumerGroupSpec | None:
@@ -109,7 +122,7 @@ def _phase(evidence: Evidence, conditions: tuple[Condition, ...]) -> Phase:
     }.get(Reason(ready.reason))
     if fixed is not None:
         return fixed
-    if evidence.inputs.decision.refusal is not None or evidence.inputs.failure is not None:
+    if ready.reason in REFUSING:
         return Phase.REFUSED
     if evidence.group is None:
         return Phase.UNKNOWN

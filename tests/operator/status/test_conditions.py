@@ -1,0 +1,311 @@
+"""Conditions are True only of what is known: each reason once, the unknown, and that all reasons are documented."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota_operator.overview.assignment import Partition
+from rota_operator.overview.group import OTHER_CLIENT
+from rota_operator.overview.view import GroupView
+from rota_operator.reconcile.decision import Refusal, Remark
+from rota_operator.spec.conditions import DOCUMENTED, ConditionType, Reason
+from rota_operator.status.inputs import Pods, Progress, pods_of
+from tests.operator.status.groups import (
+    DECISION,
+    NOW_MS,
+    condition,
+    group,
+    inputs,
+    member,
+    partition,
+    progress,
+    status,
+)
+
+Json = Any
+UNKNOWN_GROUP = group(state="Unknown")
+UNOWNED = group(partitions=(partition(0), partition(1, owner=None), partition(2), partition(3)))
+SILENT = group(members=(member("orders-a"), member("orders-b", state="Unknown", generation=None)))
+FOREIGN = group(members=(member("orders-a"), member("orders-b", state=OTHER_CLIENT, generation=None)))
+EMPTY = group(state="Empty", members=(), partitions=())
+WITHOUT_TOPIC = group(
+    partitions=(), members=(member("orders-a", partitions=(), problems=("topic orders does not exist",)),)
+)
+IDLE = replace(DECISION, desired_replicas=0)
+REFUSED_PODS = Pods(2, 0, 'pods "orders-x" is forbidden: exceeded quota: pods, requested: pods=1')
+ON_KAFKA = replace(DECISION, coordination="Kafka")
+
+
+def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
+    """As the reports alone show a group."""
+    return group(state="Unknown", generation=None, members=members, **given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status_of_ready", "reason", "excerpt"),
+    [
+        ({}, "True", Reason.PARTITIONS_PROGRESS, "4 partitions, each with an owner"),
+        ({"group": None}, "Unknown", Reason.COORDINATOR_UNREACHABLE, "does not answer"),
+        ({"group": UNKNOWN_GROUP}, "Unknown", Reason.COORDINATOR_UNREACHABLE, "does not answer"),
+        ({"group": None, "failure": Refusal(Reason.UNAVAILABLE, "no route")}, "Unknown", Reason.UNAVAILABLE, "no route"),
+        ({"failure": Refusal(Reason.UNAVAILABLE, "no route")}, "True", Reason.PARTITIONS_PROGRESS, ""),
+        ({"failure": Refusal(Reason.FORBIDDEN, "may not patch")}, "False", Reason.FORBIDDEN, "may not patch"),
+        ({"group": EMPTY}, "False", Reason.NO_MEMBERS, "no members; 2 of 2 pods are ready"),
+        ({"group": EMPTY, "pods": REFUSED_PODS}, "False", Reason.PODS_REFUSED, "exceeded quota"),
+        ({"group": EMPTY, "pods": Pods(0, 0), "decision": IDLE}, "False", Reason.SCALED_TO_ZERO, "no replicas"),
+        ({"group": WITHOUT_TOPIC}, "False", Reason.NO_PARTITIONS, "topic orders does not exist"),
+        ({"group": UNOWNED}, "False", Reason.PARTITIONS_UNOWNED, "without an owner: orders-1"),
+        ({"group": SILENT}, "Unknown", Reason.SIDECAR_SILENT, "no reports from: orders-b"),
+        ({"group": FOREIGN}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-1 (orders-b is no sidecar of Rota)"),
+        ({"progress": {}}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0 (its owner reports nothing about it)"),
+        ({"progress": progress(None)}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0: no record processed yet"),
+        ({"progress": progress(None, "no committed offset")}, "False", Reason.PARTITIONS_STUCK, "orders-0: no committed offset"),
+        ({"progress": progress(121)}, "False", Reason.PARTITIONS_STUCK, "orders-0: no progress for more than 120 s"),
+        ({"progress": progress(119)}, "True", Reason.PARTITIONS_PROGRESS, ""),
+        ({"cluster_id": "b", "resource": {"clusterId": "a"}}, "False", Reason.CLUSTER_CHANGED, "lead to cluster b"),
+        ({"cluster_id": "a", "resource": {"clusterId": "a"}}, "True", Reason.PARTITIONS_PROGRESS, ""),
+        ({"decision": replace(DECISION, refusal=Refusal(Reason.TARGET_NOT_FOUND, "it is gone"))}, "False", Reason.TARGET_NOT_FOUND, "gone"),
+        ({"group": group(partitions_left_out=2)}, "Unknown", Reason.PROGRESS_UNKNOWN, "2 partitions are not listed"),
+    ],
+)  # fmt: skip
+def test_ready_is_true_only_while_every_partition_has_an_owner_that_makes_progress(
+    changes: Json, status_of_ready: str, reason: Reason, excerpt: str
+) -> None:
+    changes = dict(changes)
+    if "resource" in changes:
+        changes["resource"] = {**inputs().resource, "status": changes["resource"]}
+    ready = condition(status(**changes), "Ready")
+    assert (ready.status, ready.reason, excerpt in ready.message) == (status_of_ready, reason, True), (
+        ready.message
+    )
+
+
+def test_a_partition_is_stuck_after_the_threshold() -> None:
+    spec = {"monitoring": {"alerts": {"stuckSeconds": 7}}}
+    for age_s, is_stuck in ((6, "False"), (8, "True")):
+        found = condition(status(spec, progress=progress(age_s)), "Stuck")
+        assert (found.status, found.status == "False" or "more than 7 s" in found.message) == (is_stuck, True)
+
+
+def test_a_partition_without_records_to_process_is_not_stuck() -> None:
+    idle = group(partitions=tuple(partition(number, lag_records=0, lag_seconds=0.0) for number in range(4)))
+    found = status(group=idle, progress=progress(9_999))
+    assert (condition(found, "Ready").status, condition(found, "Stuck").status) == ("True", "False")
+
+
+def test_without_its_lag_a_partition_that_stands_still_is_unknown_unless_its_sidecar_says_why() -> None:
+    blind = group(partitions=tuple(partition(number, lag_records=None) for number in range(4)))
+    assert condition(status(group=blind, progress=progress(121)), "Stuck").status == "Unknown"
+    found = condition(status(group=blind, progress=progress(121, "record 7 has failed for good")), "Stuck")
+    assert (found.status, found.message.startswith("orders-0: record 7 has failed for good; ")) == (
+        "True",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "threshold_s", "expected"),
+    [
+        ((1.0, 2.0), 300, "False"),
+        ((1.0, 301.0), 300, "True"),
+        ((1.0, 301.0), 400, "False"),
+        ((1.0, None), 300, "Unknown"),
+        ((301.0, None), 300, "True"),
+    ],
+)
+def test_lag_is_compared_with_the_threshold(
+    seconds: tuple[float | None, ...], threshold_s: int, expected: str
+) -> None:
+    late = group(partitions=tuple(partition(number, lag_seconds=each) for number, each in enumerate(seconds)))
+    spec = {"monitoring": {"alerts": {"lagSeconds": threshold_s}}}
+    assert condition(status(spec, group=late), "Lagging").status == expected
+
+
+def test_lag_of_a_partition_without_owner_counts() -> None:
+    late = group(partitions=(partition(0), partition(1, owner=None, lag_seconds=301.0, lag_records=7)))
+    found = status(group=late)
+    assert condition(found, "Lagging").message == "more than 300 s behind: orders-1"
+    assert (found.lag.total, found.lag.max, found.lag.max_seconds, found.unowned_partitions) == (
+        17,
+        10,
+        301,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("Stable", "False"),
+        ("Empty", "False"),
+        ("PreparingRebalance", "True"),
+        ("CompletingRebalance", "True"),
+        ("Unknown", "Unknown"),
+    ],
+)
+def test_rebalancing_is_what_the_coordinator_says(state: str, expected: str) -> None:
+    assert condition(status(group=group(state=state)), "Rebalancing").status == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "reason"),
+    [
+        ({"group": UNOWNED}, "Unknown", Reason.PARTITIONS_UNOWNED),
+        ({"group": SILENT}, "Unknown", Reason.PROGRESS_UNKNOWN),
+        ({"group": None}, "Unknown", Reason.PROGRESS_UNKNOWN),
+        ({"group": EMPTY, "pods": Pods(0, 0), "decision": IDLE}, "False", Reason.SCALED_TO_ZERO),
+    ],
+)
+def test_stuck_is_unknown_of_what_is_not_seen(changes: Json, expected: str, reason: Reason) -> None:
+    found = condition(status(**changes), "Stuck")
+    assert (found.status, found.reason) == (expected, reason)
+
+
+def test_a_suspended_group_is_neither_ready_nor_stuck() -> None:
+    found = status({"suspend": True}, progress=progress(9_999))
+    assert [(each.status, each.reason) for each in found.conditions if each.type in ("Ready", "Stuck")] == [
+        ("False", Reason.SUSPENDED),
+        ("False", Reason.SUSPENDED),
+    ]
+
+
+def test_remarks_stand_in_the_message_and_change_no_status() -> None:
+    remarks = (
+        Remark(ConditionType.READY, Reason.NO_RACK, "no rack"),
+        Remark(ConditionType.SCALING_ACTIVE, Reason.FOREIGN_AUTOSCALER, "hpa scales it"),
+    )
+    found = status(decision=replace(DECISION, remarks=remarks))
+    ready, scaling = condition(found, "Ready"), condition(found, "ScalingActive")
+    assert (ready.status, ready.message.endswith(". NoRack: no rack")) == ("True", True)
+    assert (scaling.status, scaling.reason, scaling.message) == (
+        "False",
+        Reason.FOREIGN_AUTOSCALER,
+        "hpa scales it",
+    )
+
+
+def test_a_deleted_group_says_what_it_waits_for() -> None:
+    deleted = inputs().resource
+    deleted = {**deleted, "metadata": {**deleted["metadata"], "deletionTimestamp": "x"}}
+    remark = Remark(ConditionType.READY, Reason.WAITING_FOR_MEMBERS, "waiting for 2 members")
+    ready = condition(status(resource=deleted, decision=replace(DECISION, remarks=(remark,))), "Ready")
+    assert (ready.reason, ready.message) == (Reason.DELETING, "WaitingForMembers: waiting for 2 members")
+
+
+def test_pods_that_are_refused_are_remarked_also_while_the_others_make_progress() -> None:
+    ready = condition(status(pods=replace(REFUSED_PODS, ready=1)), "Ready")
+    assert (ready.status, "PodsRefused: pods " in ready.message) == ("True", True)
+
+
+def test_the_pods_of_a_workload_are_in_its_status() -> None:
+    assert pods_of({}) == Pods(0, 0)
+    conditions = [
+        {"type": "Available", "status": "True", "message": "a"},
+        {"type": "ReplicaFailure", "status": "True", "message": "quota"},
+    ]
+    assert pods_of({"status": {"replicas": 3, "readyReplicas": 1, "conditions": conditions}}) == Pods(
+        3, 1, "quota"
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "pods", "expected", "reason"),
+    [
+        (of_kafka(member("orders-a"), member("orders-b")), Pods(2, 2), "True", Reason.PARTITIONS_PROGRESS),
+        (of_kafka(member("orders-a"), member("orders-b")), Pods(3, 2), "Unknown", Reason.SIDECAR_SILENT),
+        (of_kafka(member("orders-a"), member("orders-b", state="Unknown", generation=None)), Pods(2, 2), "Unknown", Reason.SIDECAR_SILENT),
+        (of_kafka(), Pods(2, 2), "Unknown", Reason.SIDECAR_SILENT),
+    ],
+)  # fmt: skip
+def test_a_group_on_kafka_is_known_by_its_reports(
+    view: GroupView, pods: Pods, expected: str, reason: Reason
+) -> None:
+    ready = condition(status(group=view, pods=pods, decision=ON_KAFKA), "Ready")
+    assert (ready.status, ready.reason) == (expected, reason), ready.message
+
+
+def test_a_group_on_kafka_rebalances_while_its_members_are_in_different_generations() -> None:
+    for other, expected in ((3, "False"), (4, "True")):
+        view = of_kafka(member("orders-a"), member("orders-b", generation=other))
+        assert condition(status(group=view, decision=ON_KAFKA), "Rebalancing").status == expected
+
+
+def test_partitions_of_topics_that_are_not_subscribed_any_more_do_not_count() -> None:
+    former = partition(0, topic="payments", owner=None, lag_records=None, lag_seconds=None)
+    found = status(group=group(partitions=(*map(partition, range(4)), former)))
+    assert (condition(found, "Ready").status, found.partitions, found.unowned_partitions) == ("True", 4, 0)
+    assert (found.lag.total, found.lag.max_seconds) == (40, 1)
+    found = status(
+        {"topics": None, "topicPattern": "orders|pay.*"},
+        group=group(partitions=(*map(partition, range(4)), former)),
+    )
+    assert (condition(found, "Ready").reason, found.unowned_partitions) == (Reason.PARTITIONS_UNOWNED, 1)
+
+
+def test_every_reason_is_documented() -> None:
+    assert {each.reason for each in DOCUMENTED} == set(Reason)
+    assert {each.type for each in DOCUMENTED} == set(ConditionType)
+    assert all(each.meaning.endswith(".") for each in DOCUMENTED)
+    assert len({each[:3] for each in DOCUMENTED}) == len(DOCUMENTED)
+
+
+PARTITIONS = st.builds(
+    lambda number, owner, lag, seconds: partition(
+        number, owner=owner, lag_records=lag, lag_seconds=None if lag is None else seconds
+    ),
+    st.integers(0, 3),
+    st.sampled_from(["orders-a", "orders-b", "gone", None]),
+    st.sampled_from([None, 0, 7]),
+    st.sampled_from([0.0, 500.0]),
+)
+MEMBERS = st.builds(
+    lambda name, state: member(
+        name, state=state, generation=None if state in ("Unknown", OTHER_CLIENT) else 3
+    ),
+    st.sampled_from(["orders-a", "orders-b"]),
+    st.sampled_from(["Stable", "Joining", "Unknown", OTHER_CLIENT]),
+)
+GROUPS = st.none() | st.builds(
+    lambda state, members, partitions, left_out: group(
+        state=state, members=tuple(members), partitions=tuple(partitions), partitions_left_out=left_out
+    ),
+    st.sampled_from(["Stable", "Empty", "PreparingRebalance", "Unknown"]),
+    st.lists(MEMBERS, max_size=2, unique_by=lambda each: each.name),
+    st.lists(PARTITIONS, max_size=4, unique_by=lambda each: each.partition),
+    st.sampled_from([0, 0, 3]),
+)
+PROGRESS = st.dictionaries(
+    st.builds(Partition, st.just("orders"), st.integers(0, 3)),
+    st.builds(
+        Progress, st.sampled_from([None, NOW_MS, NOW_MS - 200_000]), st.sampled_from(["", "it failed"])
+    ),
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    GROUPS,
+    PROGRESS,
+    st.none() | st.sampled_from([Pods(0, 0), Pods(2, 2), REFUSED_PODS]),
+    st.sampled_from([DECISION, IDLE, ON_KAFKA]),
+    st.sampled_from([{}, {"suspend": True}, {"topics": 7}]),
+)
+def test_whatever_is_seen_conditions_are_documented_and_ready_is_earned(
+    view: GroupView | None, made: Any, pods: Pods | None, decision: Any, spec: Json  # noqa: ANN401
+) -> None:  # fmt: skip
+    found = status(spec, group=view, progress=made, pods=pods, decision=decision)
+    documented = {(each.type, text, each.reason) for each in DOCUMENTED for text in each.statuses.split(", ")}
+    assert {(each.type, each.status, each.reason) for each in found.conditions} <= documented
+    if condition(found, "Ready").status == "True":
+        assert view is not None
+        assert view.partitions
+        assert condition(found, "Stuck").status == "False"
+        names = {each.name for each in view.members if each.state == "Stable" or each.state == "Joining"}
+        assert all(each.owner in names for each in view.partitions)
+        assert all(
+            each.lag_records == 0 or made[Partition("orders", each.partition)].last_progress_ms == NOW_MS
+            for each in view.partitions
+        )

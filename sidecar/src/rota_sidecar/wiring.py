@@ -149,12 +149,12 @@ def rota_credentials(config: SidecarConfig) -> "Credentials":
     """Return the credentials for Rota's servers."""
     from rota_sidecar.engines.rota.connection import Credentials
 
-    security = config.security
+    security, tls = config.security, config.security.rota_tls
     return Credentials(
-        tls=security.has_tls,
-        ca_file=security.ca_file,
-        certificate_file=security.certificate_file,
-        key_file=security.key_file,
+        tls=tls.is_on,
+        ca_file=tls.ca_file,
+        certificate_file=tls.certificate_file,
+        key_file=tls.key_file,
         token_file=security.token_file,
     )
 
@@ -170,14 +170,12 @@ def kafka_settings(config: SidecarConfig) -> "KafkaSettings":
     """Return how to connect to Kafka's brokers."""
     from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 
-    security, sasl = config.security, config.security.sasl
+    security, sasl, tls = config.security, config.security.sasl, config.security.tls
     login = Sasl(sasl.mechanism, sasl.username, sasl.password, sasl.username_file, sasl.password_file)
     return KafkaSettings(
         tuple(config.backend.bootstrap_servers),
         config.member.client_id,
-        TlsFiles(security.ca_file, security.certificate_file, security.key_file)
-        if security.has_tls
-        else None,
+        TlsFiles(tls.ca_file, tls.certificate_file, tls.key_file) if tls.is_on else None,
         login if sasl.mechanism else None,
         security.is_insecure,
     )

@@ -60,6 +60,18 @@ def test_the_socket_is_for_this_user_alone_and_its_folder_is_made(tmp_path: Path
     asyncio.run(run())
 
 
+def test_a_socket_that_is_private_by_its_mount_is_open_to_every_user(tmp_path: Path) -> None:
+    path = tmp_path / "app.sock"
+
+    async def run() -> None:
+        server, target = await serving(lambda server: bind_socket(server, path, 0o666))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+        assert await answers(target)
+        await server.stop(None)
+
+    asyncio.run(run())
+
+
 def test_a_port_on_loopback_is_listened_on(tmp_path: Path) -> None:
     async def run() -> None:
         server, target = await serving(lambda server: bind_port(server, "127.0.0.1:0"))

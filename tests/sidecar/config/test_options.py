@@ -49,11 +49,16 @@ def wrong(*more: str, instead_of: Sequence[str] = ENOUGH) -> str:
         ("--group-instance-id=orders-0", "--rack=eu 1", "--assignors=cooperative-sticky,range"),
         (FAR, "--token-file=token", "--tls"),
         (FAR, "--token-file=token", "--insecure"),
+        (FAR, "--token-file=token", "--rota-tls"),
+        (FAR, "--token-file=token", "--rota-tls-ca=ca"),
+        (KAFKA, "--fleet=far:7083", "--token-file=token", "--rota-tls-ca=ca"),
         ("--token-file=token",),
         ("--bootstrap-servers=rota://localhost:7070,rota://[::1]:7071", "--token-file=token"),
         (KAFKA, SCRAM, USER, "--sasl-password-file=password"),
         ("--tls-cert=a", "--tls-key=b"),
         ("--heartbeat-interval-ms=15000",),
+        ("--listen-socket=a", "--listen-socket-mode=0666"),
+        ("--listen-socket=a", "--listen-socket-mode=660"),
     ],
 )
 def test_what_fits_is_taken(more: Sequence[str]) -> None:
@@ -105,6 +110,23 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
         (("--heartbeat-interval-ms=15001",), "--heartbeat-interval-ms is 15001; expected 15000 or less"),
         (("--tls-cert=a",), "--tls-key is missing"),
         (("--tls-key=a",), "--tls-cert is missing"),
+        (
+            ("--listen-socket=a", "--listen-socket-mode=0777"),
+            '--listen-socket-mode is "0777"; expected an octal mode',
+        ),
+        (("--listen-socket=a", "--listen-socket-mode=1666"), "expected an octal mode of 0600 and"),
+        (("--listen-socket=a", "--listen-socket-mode=0066"), "expected an octal mode of 0600 and"),
+        (("--listen-socket=a", "--listen-socket-mode=0o666"), "expected an octal mode of 0600 and"),
+        (("--listen-socket-mode=0666",), "--listen-socket-mode requires --listen-socket"),
+        (("--rota-tls-cert=a", "--tls-key=a", "--tls-cert=b"), "--rota-tls-key is missing"),
+        (
+            ("--no-rota-tls", "--rota-tls-ca=a"),
+            "--no-rota-tls and the files of --rota-tls exclude each other",
+        ),
+        (
+            (FAR, "--token-file=token", "--tls", "--no-rota-tls"),
+            "rota://rota.example:7070 is another machine",
+        ),
         ((FAR, "--token-file=token"), "rota://rota.example:7070 is another machine"),
         ((KAFKA, "--token-file=token"), "--token-file is for Rota's servers"),
         (
@@ -221,8 +243,28 @@ def test_who_coordinates_follows_from_the_addresses() -> None:
     ):
         backend = config_of([*ENOUGH, *flags]).backend
         assert (backend.is_coordinated_by_rota, list(backend.rota_addresses)) == (by_rota, addresses)
-    secured = [config_of([*ENOUGH, *flags]).security.has_tls for flags in ([], ["--tls"], ["--tls-ca=a"])]
+    secured = [config_of([*ENOUGH, *flags]).security.tls.is_on for flags in ([], ["--tls"], ["--tls-ca=a"])]
     assert secured == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("flags", "kafka", "rota"),
+    [
+        ((), None, None),
+        (("--tls-ca=general",), "general", "general"),
+        (("--tls-ca=general", "--rota-tls-ca=own"), "general", "own"),
+        (("--rota-tls-ca=own",), None, "own"),
+        (("--rota-tls",), None, ""),
+        (("--tls-ca=general", "--rota-tls"), "general", ""),
+        (("--tls-ca=general", "--no-rota-tls"), "general", None),
+    ],
+)
+def test_tls_flags_of_rotas_servers_replace_the_general_ones(
+    flags: Sequence[str], kafka: str | None, rota: str | None
+) -> None:
+    security = config_of([*ENOUGH, KAFKA, *flags]).security
+    authorities = [str(tls.ca_file or "") if tls.is_on else None for tls in (security.tls, security.rota_tls)]
+    assert authorities == [kafka, rota]
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,17 @@ class Headquarters(pb_grpc.FleetServicer):
 
 
 @asynccontextmanager
-async def serving(address: str = "127.0.0.1:0") -> AsyncIterator[Headquarters]:
-    """One that can be dialled."""
+async def serving(
+    address: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[Headquarters]:
+    """Serve, with TLS if there are credentials."""
     headquarters = Headquarters()
     server = grpc.aio.server()
     pb_grpc.add_FleetServicer_to_server(headquarters, server)
-    port = server.add_insecure_port(address)
+    if credentials is None:
+        port = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, credentials)
     await server.start()
     headquarters.address = f"127.0.0.1:{port}"
     try:

@@ -1,5 +1,5 @@
 """
-The addresses of the service for the application: a private unix socket, or a port on loopback. Used by
+The addresses of the service for the application: a unix socket, private by itself or by its mount, or a port on loopback. Used by
 `process/listeners.py`, before the server starts.
 
 A client that reaches the service may do everything that the group may. The addresses therefore exclude other pods and, on
@@ -36,8 +36,13 @@ def bind_port(server: grpc.aio.Server, address: str, *, insecure: bool = False) 
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-def bind_socket(server: grpc.aio.Server, path: Path) -> str:
-    """Bind a unix socket that only this user can open, and return its gRPC target. Raises BindError."""
+def bind_socket(server: grpc.aio.Server, path: Path, mode: int = private_files.FILE_MODE) -> str:
+    """
+    Bind a unix socket and return its gRPC target. Raises BindError.
+
+    Only this user can open it, unless `mode` gives permissions to others: for a folder that only the application's container
+    mounts.
+    """
     path = path.absolute()
     if problem := private_files.socket_problem(path):
         raise BindError(f"{UNIX}{path}: {problem}")
@@ -49,5 +54,5 @@ def bind_socket(server: grpc.aio.Server, path: Path) -> str:
             raise BindError(
                 f"cannot bind {UNIX}{path}; check that this user may write to the folder"
             ) from None
-    path.chmod(private_files.FILE_MODE)
+    path.chmod(mode)
     return f"{UNIX}{path}"

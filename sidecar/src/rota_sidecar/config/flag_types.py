@@ -17,6 +17,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 INTEGER = re.compile(r"-?[0-9]{1,18}")
+SOCKET_MODE = re.compile(r"0?[0-7]{3}")
+OWNER_MODE, ALL_MODE = 0o600, 0o666
 SHOWN_LENGTH_MAX = 100
 
 
@@ -100,6 +102,22 @@ class Integer(NamedTuple):
         if not self.lowest <= value <= self.highest:
             raise Unacceptable(f"is {value}; expected {self.lowest} to {self.highest}")
         return value
+
+
+class SocketMode(NamedTuple):
+    """Permissions of a unix socket, in octal; connecting to one takes the permission to write."""
+
+    metavar: str = "MODE"
+
+    def read(self, raw: str) -> int:
+        """Return the mode. Raises Unacceptable."""
+        mode = int(raw, 8) if SOCKET_MODE.fullmatch(raw) else -1
+        if mode & OWNER_MODE != OWNER_MODE or mode & ~ALL_MODE:
+            raise Unacceptable(
+                f"is {quoted(raw)}; expected an octal mode of 0600 and read and write permissions of others, such as 0666 for a "
+                "socket whose folder only the application's container has"
+            )
+        return mode
 
 
 class Choice(NamedTuple):

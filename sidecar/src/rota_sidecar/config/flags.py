@@ -8,7 +8,7 @@ their values. The order here is that of `--help`.
 import re
 from typing import Any
 
-from rota_service.private_files import SOCKET_PATH_BYTES_MAX
+from rota_service.private_files import FILE_MODE, SOCKET_PATH_BYTES_MAX
 from rota_sidecar.config.flag_types import (
     Choice,
     File,
@@ -17,6 +17,7 @@ from rota_sidecar.config.flag_types import (
     Pattern,
     Priorities,
     Setting,
+    SocketMode,
     Switch,
     Text,
     Texts,
@@ -179,12 +180,32 @@ LEAVE_TIMEOUT_MS = Flag(
 )
 
 # Encryption and authentication. Secrets are files or variables, never arguments.
-TLS = Flag("tls", Switch(), OFF, "Connect with TLS; implied by --tls-ca, --tls-cert and --tls-key")
+TLS = Flag(
+    "tls",
+    Switch(),
+    OFF,
+    "Connect to Kafka and to Rota with TLS; implied by --tls-ca, --tls-cert and --tls-key",
+)
 TLS_CA = Flag(
     "tls-ca", File("PEM"), None, "Trusted certificate authorities. Without it: those of the operating system"
 )
 TLS_CERT = Flag("tls-cert", File("PEM"), None, "Client certificate")
 TLS_KEY = Flag("tls-key", File("PEM"), None, "Key of the client certificate")
+ROTA_TLS: Flag[bool | None] = Flag(
+    "rota-tls",
+    Switch(),
+    None,
+    "Connect to Rota's servers (coordinator, Fleet) with TLS; implied by --rota-tls-ca, --rota-tls-cert and --rota-tls-key. "
+    "Any of them, or --no-rota-tls, replaces the --tls flags for Rota's servers",
+)
+ROTA_TLS_CA = Flag(
+    "rota-tls-ca",
+    File("PEM"),
+    None,
+    "Certificate authorities trusted for Rota's servers. With --rota-tls alone: those of the operating system",
+)
+ROTA_TLS_CERT = Flag("rota-tls-cert", File("PEM"), None, "Client certificate for Rota's servers")
+ROTA_TLS_KEY = Flag("rota-tls-key", File("PEM"), None, "Key of the client certificate for Rota's servers")
 TOKEN_FILE = Flag("token-file", File(), None, "Bearer token for Rota's servers")
 SASL_MECHANISM = Flag(
     "sasl-mechanism",
@@ -228,7 +249,15 @@ APPLICATION_SOCKET = Flag(
     "listen-socket",
     SOCKET,
     None,
-    "Unix socket that the application attaches to, accessible to this user only",
+    "Unix socket that the application attaches to, accessible to this user only unless --listen-socket-mode says otherwise",
+)
+APPLICATION_SOCKET_MODE = Flag(
+    "listen-socket-mode",
+    SocketMode(),
+    FILE_MODE,
+    "Permissions of --listen-socket. 0666: a process of any user that sees the file can attach, for a socket that is private "
+    "by its mount",
+    derived="0600",
 )
 HTTP_ADDRESS = Flag(
     "http-listen", BIND_ADDRESS, "127.0.0.1:7081", "Address of probes and metrics; empty: none"

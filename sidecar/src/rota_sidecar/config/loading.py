@@ -21,6 +21,7 @@ from rota_sidecar.config.sidecar_config import (
     SaslConfig,
     SecurityConfig,
     SidecarConfig,
+    TlsConfig,
 )
 from rota_sidecar.config.validation import problem, secret_in
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig, Reset
@@ -112,10 +113,15 @@ class ConfigSources:
             values[flags.SASL_PASSWORD_FILE],
         )
         return SecurityConfig(
-            tls=values[flags.TLS],
-            ca_file=values[flags.TLS_CA],
-            certificate_file=values[flags.TLS_CERT],
-            key_file=values[flags.TLS_KEY],
+            tls=TlsConfig(
+                values[flags.TLS], values[flags.TLS_CA], values[flags.TLS_CERT], values[flags.TLS_KEY]
+            ),
+            own_rota_tls=TlsConfig(
+                values[flags.ROTA_TLS],
+                values[flags.ROTA_TLS_CA],
+                values[flags.ROTA_TLS_CERT],
+                values[flags.ROTA_TLS_KEY],
+            ),
             token_file=values[flags.TOKEN_FILE],
             sasl=sasl,
             is_insecure=values[flags.INSECURE],
@@ -215,6 +221,7 @@ def _listeners(values: Values) -> ListenerConfig:
     return ListenerConfig(
         application=values[flags.APPLICATION_ADDRESS],
         application_socket=values[flags.APPLICATION_SOCKET],
+        application_socket_mode=values[flags.APPLICATION_SOCKET_MODE],
         http=values[flags.HTTP_ADDRESS],
         drain_socket=values[flags.DRAIN_SOCKET],
     )

@@ -59,22 +59,49 @@ class SaslConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class SecurityConfig:
-    """Encryption and authentication towards servers. Files are read again for each connection."""
+class TlsConfig:
+    """TLS towards servers. Files are read again for each connection."""
 
-    tls: bool
-    ca_file: Path | None
-    certificate_file: Path | None
-    key_file: Path | None
+    # None: implied by the files.
+    switch: bool | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    @property
+    def has_files(self) -> bool:
+        """True if a file is given."""
+        return any((self.ca_file, self.certificate_file, self.key_file))
+
+    @property
+    def is_given(self) -> bool:
+        """True if the switch or a file is given."""
+        return self.switch is not None or self.has_files
+
+    @property
+    def is_on(self) -> bool:
+        """True if connections are encrypted."""
+        return bool(self.switch) or self.has_files
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """Encryption and authentication towards servers."""
+
+    # For Kafka, and for Rota's servers unless they have their own.
+    tls: TlsConfig
+    own_rota_tls: TlsConfig
+    # Of Rota's servers.
     token_file: Path | None
+    # Of Kafka.
     sasl: SaslConfig
     # Send secrets and records to other machines in clear text.
     is_insecure: bool
 
     @property
-    def has_tls(self) -> bool:
-        """True if connections to servers are encrypted."""
-        return self.tls or any((self.ca_file, self.certificate_file, self.key_file))
+    def rota_tls(self) -> TlsConfig:
+        """TLS towards Rota's servers: coordinator and Fleet."""
+        return self.own_rota_tls if self.own_rota_tls.is_given else self.tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +110,8 @@ class ListenerConfig:
 
     application: str
     application_socket: Path | None
+    # Permissions of the socket.
+    application_socket_mode: int
     # Probes and metrics.
     http: str
     drain_socket: Path | None

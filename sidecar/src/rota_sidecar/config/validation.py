@@ -9,9 +9,10 @@ import re
 from collections.abc import Collection, Sequence
 
 from rota_service.addresses import is_loopback
+from rota_service.private_files import FILE_MODE
 from rota_sidecar.config.flags import MECHANISMS, SASL_PASSWORD, SASL_USERNAME
 from rota_sidecar.config.parsing import ROTA_SCHEME
-from rota_sidecar.config.sidecar_config import BackendConfig, SidecarConfig
+from rota_sidecar.config.sidecar_config import BackendConfig, SidecarConfig, TlsConfig
 from rota_sidecar.config.urls import url_problem
 
 # Matches a flag that does not exist on purpose, a login in an address, and a line of a login module.
@@ -98,9 +99,11 @@ def _group_problem(config: SidecarConfig) -> str:
 
 def _security_problem(config: SidecarConfig) -> str:
     security, fleet = config.security, config.fleet
-    if bool(security.certificate_file) != bool(security.key_file):
-        missing = "--tls-key" if security.certificate_file else "--tls-cert"
-        return f"{missing} is missing; a client certificate requires its key"
+    wrong = _tls_problem(security.tls, "--tls") or _tls_problem(security.own_rota_tls, "--rota-tls")
+    if wrong:
+        return wrong
+    if security.own_rota_tls.switch is False and security.own_rota_tls.has_files:
+        return "--no-rota-tls and the files of --rota-tls exclude each other; omit one of them"
     rota = config.backend.rota_addresses
     if security.token_file and not (rota or fleet.address):
         return "--token-file is for Rota's servers; Kafka requires a login (--sasl-mechanism)"
@@ -108,12 +111,19 @@ def _security_problem(config: SidecarConfig) -> str:
     if fleet.address and (fleet.token_file or security.token_file):
         receivers.append(fleet.address)
     far = [address for address in receivers if not is_loopback(address.removeprefix(ROTA_SCHEME))]
-    if far and not (security.has_tls or security.is_insecure):
+    if far and not (security.rota_tls.is_on or security.is_insecure):
         return (
-            f"{far[0]} is another machine, and the token would be sent to it in clear text; add --tls or --tls-ca, or "
-            "--insecure to send it all the same"
+            f"{far[0]} is another machine, and the token would be sent to it in clear text; add --tls or --tls-ca (or, apart "
+            "from Kafka, --rota-tls or --rota-tls-ca), or --insecure to send it all the same"
         )
     return ""
+
+
+def _tls_problem(tls: TlsConfig, flag: str) -> str:
+    if bool(tls.certificate_file) == bool(tls.key_file):
+        return ""
+    missing = "key" if tls.certificate_file else "cert"
+    return f"{flag}-{missing} is missing; a client certificate requires its key"
 
 
 def _sasl_problem(config: SidecarConfig) -> str:
@@ -138,6 +148,8 @@ def _listener_problem(config: SidecarConfig) -> str:
             f"--listen {listeners.application} is open to other machines, and any client there could attach as the "
             "application; give a loopback address, or --insecure to listen there all the same"
         )
+    if listeners.application_socket_mode != FILE_MODE and not listeners.application_socket:
+        return "--listen-socket-mode requires --listen-socket"
     if listeners.drain_socket and listeners.drain_socket == listeners.application_socket:
         return "--drain-socket and --listen-socket are the same; give each its own path"
     if not (listeners.application or listeners.application_socket or config.http_delivery.url):

@@ -62,7 +62,8 @@ class Listeners:
             insecure = self._config.security.is_insecure
             addresses.append(listening.bind_port(server, listeners.application, insecure=insecure))
         if listeners.application_socket is not None:
-            addresses.append(listening.bind_socket(server, listeners.application_socket))
+            mode = listeners.application_socket_mode
+            addresses.append(listening.bind_socket(server, listeners.application_socket, mode))
         await server.start()
         self._server = server
         for address in addresses:

@@ -20,14 +20,15 @@ class Channels:
         self._channels[address] = (channel, users + 1)
         return channel
 
-    def release(self, address: str) -> None:
-        """Give a channel back; the last one closes it at the next `close_released`."""
+    def release(self, address: str) -> bool:
+        """Give a channel back; returns True if it was the last user's: `close_released` closes it."""
         channel, users = self._channels[address]
         if users > 1:
             self._channels[address] = (channel, users - 1)
-        else:
-            del self._channels[address]
-            self._released.append(channel)
+            return False
+        del self._channels[address]
+        self._released.append(channel)
+        return True
 
     async def close_released(self) -> None:
         """Close the channels that are in use no longer."""

@@ -82,6 +82,8 @@ class Watch:
     description: Description | None = None
     # Committed offsets exist; None: not polled yet.
     has_offsets: bool | None = None
+    # Whether there are members, and offsets; None is unknown.
+    state: tuple[bool | None, bool | None] = (None, None)
     # By the pod's name: when it was received, and the report.
     reports: dict[str, tuple[int, SidecarReport]] = field(default_factory=dict)
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
@@ -94,6 +96,16 @@ class Watch:
         return [report for _, report in self.reports.values()]
 
 
+class GroupCallbacks(NamedTuple):
+    """Called on the event loop of the watches."""
+
+    # A group's view has changed.
+    on_view: Callable[[Key], None]
+    # A decision may have changed: whether the group has members, or offsets.
+    on_state: Callable[[Key], None]
+    on_exception: Callable[[Exception], None]
+
+
 class GroupWatches(GroupStates, Coordinators):
     """
     Watches by ConsumerGroup; thread-confined to one event loop.
@@ -104,13 +116,11 @@ class GroupWatches(GroupStates, Coordinators):
     def __init__(
         self,
         channels: Channels,
-        on_change: Callable[[Key], None],
-        on_exception: Callable[[Exception], None],
+        callbacks: GroupCallbacks,
         wall_ms: Callable[[], int],
     ) -> None:
         self._channels = channels
-        self._on_change = on_change
-        self._on_exception = on_exception
+        self._callbacks = callbacks
         self._wall_ms = wall_ms
         self._watches: dict[Key, Watch] = {}
         # Cancelled, and still ending.
@@ -138,8 +148,10 @@ class GroupWatches(GroupStates, Coordinators):
         for task in watch.tasks:
             task.cancel()
             self._ending.add(task)
-        if watch.channel is not None:
-            self._channels.release(watch.watched.coordinator)
+        if watch.channel is not None and self._channels.release(watch.watched.coordinator):
+            closing = asyncio.create_task(self._channels.close_released())
+            closing.add_done_callback(self._ended)
+            self._ending.add(closing)
 
     async def close(self) -> None:
         """Stop all watches, and wait for them."""
@@ -153,7 +165,7 @@ class GroupWatches(GroupStates, Coordinators):
         if (watch := self._watches.get(key)) is not None:
             watch.reports[report.sidecar] = (self._wall_ms(), report)
             watch.overview.add_report(report, self._wall_ms())
-            self._on_change(key)
+            self._callbacks.on_view(key)
 
     def view(self, key: Key) -> GroupView | None:
         """Return the group's state now; None if it is not watched."""
@@ -236,7 +248,9 @@ class GroupWatches(GroupStates, Coordinators):
                 lambda: watch.overview.owned(watched.group_id),
             )
             yield repeat(
-                partial(self._poll, key, watch, offsets), lambda _: self._on_change(key), POLL_INTERVAL_S
+                partial(self._poll, key, watch, offsets),
+                lambda _: self._callbacks.on_view(key),
+                POLL_INTERVAL_S,
             )
 
     def _records(self, channel: grpc.aio.Channel, watched: Watched) -> RotaRecords:
@@ -245,24 +259,33 @@ class GroupWatches(GroupStates, Coordinators):
     def _described(self, key: Key, watch: Watch, found: Description) -> None:
         watch.description = found
         watch.overview.update_description(found, self._wall_ms())
-        self._on_change(key)
+        self._changed(key, watch)
 
     def _lost(self, key: Key, watch: Watch, group_id: str) -> None:
         watch.description = None
         watch.overview.coordinator_lost(group_id)
-        self._on_change(key)
+        self._changed(key, watch)
 
     async def _poll(self, key: Key, watch: Watch, offsets: OffsetWatch) -> None:
         found = await offsets.poll()
         watch.has_offsets = has_offsets(found)
         watch.overview.update_offsets(watch.watched.group_id, found, self._wall_ms())
-        self._on_change(key)
+        self._changed(key, watch)
+
+    def _changed(self, key: Key, watch: Watch) -> None:
+        """Report that the view has changed, and whether decisions depend on the change."""
+        self._callbacks.on_view(key)
+        members = self.members(key)
+        state = (None if members is None else members > 0, watch.has_offsets)
+        if watch.state != state:
+            watch.state = state
+            self._callbacks.on_state(key)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """Watches run until they are cancelled; anything else is a bug, which is reported and takes down no other group."""
         self._ending.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
-            self._on_exception(error)
+            self._callbacks.on_exception(error)
 
 
 def has_offsets(found: Mapping[Partition, PartitionOffsets]) -> bool:

@@ -18,7 +18,7 @@ from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.errors import ApiError, NotFound
 from rota_operator.cluster.event_recorder import EventRecorder
-from rota_operator.cluster.groups import GroupWatches
+from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.index import ResourceIndex, key_of
 from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.metrics import Metrics
@@ -31,9 +31,8 @@ from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
 from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
 from rota_operator.reconcile.observed import OperatorSettings
-from rota_operator.spec.conditions import Reason
 from rota_operator.spec.status import ConsumerGroupStatus
-from rota_operator.status.inputs import Failure, StatusInputs, pods_of
+from rota_operator.status.inputs import StatusInputs, pods_of
 from rota_operator.status.status import status_of
 from rota_service.event_log import EventLog
 
@@ -80,8 +79,7 @@ class Leading:
         self._status = StatusWriter(api, self._compute_status, environment.metrics.update, event_log)
         self._groups = GroupWatches(
             Channels(self._authority, insecure=config.insecure),
-            self._status.view_changed,
-            event_log.exception,
+            GroupCallbacks(self._status.view_changed, self._on_state, event_log.exception),
             wall_ms,
         )
         self._fleet = ClusterFleet(
@@ -187,6 +185,9 @@ class Leading:
         finally:
             self._environment.metrics.reconciled(outcome, clock() - started_s)
 
+    def _on_state(self, key: Key) -> None:
+        self._queue.add(key)
+
     def _failed(self, key: Key, error: Exception) -> None:
         """Log a failed reconcile; what is neither the API server's answer nor a coordinator's is a bug."""
         if isinstance(error, (ApiError, Unavailable, TimeoutError)):
@@ -222,9 +223,7 @@ class Leading:
                 group=self._groups.view(key),
                 progress=self._groups.progress(key),
                 pods=None if observed.target is None else pods_of(observed.target),
-                failure=None
-                if outcome.failure is None
-                else Failure(Reason(outcome.failure.reason), outcome.failure.message),
+                failure=outcome.failure,
                 cluster_id=self._groups.cluster_id(key),
             )
         )

@@ -36,6 +36,8 @@ DELETION_S = 2.0
 # A missing workload is looked for: doubled with each reconcile that misses it. Its creation is not watched.
 TARGET_FIRST_S = 1.0
 TARGET_MAX_S = 30.0
+# Of one reconcile, while others change the same objects.
+ATTEMPTS_MAX = 4
 # A share of the interval, so that resyncs of many groups spread.
 JITTER = 0.2
 
@@ -81,22 +83,32 @@ class Reconciler:
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; returns in how many seconds to do it again. Raises ApiError, and Unavailable of a coordinator."""
-        observed = await observe(self._api, self._around, key)
-        if observed is None:
-            self._forget(key)
-            return None
-        decision = plan(observed)
-        self._watch(key, observed, decision)
-        error: ApiError | Unavailable | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            observed = await observe(self._api, self._around, key)
+            if observed is None:
+                self._forget(key)
+                return None
+            decision = plan(observed)
+            self._watch(key, observed, decision)
+            error = await self._perform(key, observed, decision)
+            if isinstance(error, Conflict) and error.retry and attempt + 1 < ATTEMPTS_MAX:
+                # Another client was first, often a controller that counts pods: decide on what is there now.
+                continue
+            outcome = Outcome(observed, decision, None if error is None else failure_of(error))
+            self._reports.decided(key, outcome)
+            if error is not None:
+                raise error
+            return self._again_s(key, observed, decision)
+        raise AssertionError("the last attempt has an outcome")
+
+    async def _perform(
+        self, key: Key, observed: Observed, decision: Decision
+    ) -> ApiError | Unavailable | None:
         try:
             await self._performer.perform(key, observed.resource, decision.actions)
-        except (ApiError, Unavailable) as raised:
-            error = raised
-        outcome = Outcome(observed, decision, None if error is None else failure_of(error))
-        self._reports.decided(key, outcome)
-        if error is not None:
-            raise error
-        return self._again_s(key, observed, decision)
+        except (ApiError, Unavailable) as error:
+            return error
+        return None
 
     def _forget(self, key: Key) -> None:
         self._misses.pop(key, None)

@@ -1,0 +1,145 @@
+"""The watches of groups, at a real coordinator: what decisions rest on, and what they change there."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota_operator.cluster.channels import Channels
+from rota_operator.cluster.groups import GroupCallbacks, GroupWatches, Watched
+from rota_operator.cluster.queues import Key
+from rota_operator.engines.port import Unavailable
+from rota_operator.overview.assignment import Partition
+from rota_operator.status.inputs import Progress
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+from tests.support.coordinator import Coordinator, serving
+
+pytestmark = pytest.mark.process
+
+KEY, OTHER = Key("shop", "orders"), Key("shop", "payments")
+WITHIN_S = 30
+
+
+class Observer:
+    """Callbacks that wake up a story."""
+
+    def __init__(self) -> None:
+        self.states: list[Key] = []
+        self._changed = asyncio.Event()
+
+    def on_view(self, key: Key) -> None:
+        self._changed.set()
+
+    def on_exception(self, error: Exception) -> None:
+        raise AssertionError from error
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def play(story: Callable[[GroupWatches, Observer], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        observer = Observer()
+        callbacks = GroupCallbacks(observer.on_view, observer.states.append, observer.on_exception)
+        groups = GroupWatches(Channels(None, insecure=True), callbacks, lambda: time.time_ns() // 1_000_000)
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await story(groups, observer)
+        finally:
+            await groups.close()
+
+    asyncio.run(bounded())
+
+
+def watched(coordinator: str, group_id: str = "shop.orders", topic: str = "orders") -> Watched:
+    return Watched(group_id, coordinator, bool(coordinator), (topic,), "", "earliest", read_committed=False)
+
+
+def test_initial_offsets_are_committed_once_for_a_group_without_members_and_a_group_is_deleted(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as coordinator:
+        rota.create_topics(f"rota://{coordinator.address}", {"orders": 3})
+
+        async def story(groups: GroupWatches, observer: Observer) -> None:
+            groups.add(KEY, watched(coordinator.address))
+            assert (groups.members(KEY), groups.is_new(KEY)) == (None, None)
+            await observer.until(lambda: (groups.members(KEY), groups.is_new(KEY)) == (0, True))
+            await groups.commit_initial_offsets(KEY)
+            await observer.until(lambda: groups.is_new(KEY) is False)
+            view = groups.view(KEY)
+            assert view is not None
+            assert [each.committed for each in view.partitions] == [0, 0, 0]
+            assert (view.unowned, view.lag_records) == (3, 0)
+            await groups.delete_group(KEY)
+            await groups.delete_group(KEY)
+            await observer.until(lambda: groups.is_new(KEY) is True)
+            # Once for what was found first, then for each change.
+            assert set(observer.states) == {KEY}
+
+        play(story)
+
+
+def test_a_coordinator_that_goes_leaves_its_groups_unknown_and_comes_back(tmp_path: Path) -> None:
+    coordinator = Coordinator(tmp_path)
+    coordinator.start()
+    address = coordinator.address
+
+    async def story(groups: GroupWatches, observer: Observer) -> None:
+        groups.add(KEY, watched(address))
+        await observer.until(lambda: groups.members(KEY) == 0)
+        coordinator.kill()
+        await observer.until(lambda: groups.members(KEY) is None)
+        with pytest.raises(Unavailable):
+            await groups.commit_initial_offsets(KEY)
+
+    play(story)
+
+
+def test_a_group_on_kafka_is_known_by_its_sidecars_reports_alone() -> None:
+    async def story(groups: GroupWatches, observer: Observer) -> None:
+        groups.add(KEY, watched(""))
+        assert groups.members(KEY) is None
+        member = pb.MemberReport(member_id="m-1", state=pb.MEMBER_STATE_STABLE, generation_id=4)
+        partition = pb.PartitionReport(topic="orders", partition=1, last_progress_ms=5, problem="paused")
+        report = pb.SidecarReport(
+            group_id="shop.orders", sidecar="pod-0", member=member, partitions=[partition], cluster_id="c-1"
+        )
+        groups.add_report(KEY, report)
+        groups.add_report(OTHER, report)
+        view = groups.view(KEY)
+        assert view is not None
+        assert [each.name for each in view.members] == ["pod-0"]
+        assert [(each.partition, each.owner) for each in view.partitions] == [(1, "pod-0")]
+        assert groups.progress(KEY) == {Partition("orders", 1): Progress(5, "paused")}
+        assert (groups.cluster_id(KEY), groups.cluster_id(OTHER)) == ("c-1", "")
+        assert groups.view(OTHER) is None
+
+    play(story)
+
+
+def test_a_group_is_watched_anew_when_it_changes_and_no_more_once_it_is_removed(tmp_path: Path) -> None:
+    with serving(tmp_path) as coordinator:
+        rota.create_topics(f"rota://{coordinator.address}", {"orders": 3, "payments": 2})
+
+        async def story(groups: GroupWatches, observer: Observer) -> None:
+            def partitions() -> int:
+                view = groups.view(KEY)
+                return 0 if view is None else len(view.partitions)
+
+            groups.add(KEY, watched(coordinator.address))
+            await observer.until(lambda: partitions() == 3)
+            groups.add(KEY, watched(coordinator.address))
+            assert partitions() == 3
+            groups.add(KEY, watched(coordinator.address, topic="payments"))
+            assert partitions() == 0
+            await observer.until(lambda: partitions() == 2)
+            groups.remove(KEY)
+            assert groups.view(KEY) is None
+
+        play(story)

@@ -84,13 +84,13 @@ def test_control_markers_are_no_uncommitted_records() -> None:
     assert (found.lag_records, found.lag_seconds(9_000)) == (6, 0.0)
 
 
-def test_topics_that_were_committed_once_are_measured_too_and_deleted_ones_are_unknown() -> None:
+def test_topics_that_were_committed_once_are_measured_too_and_deleted_ones_are_forgotten() -> None:
     engine = Engine()
     gone = Partition("gone", 0)
     engine.offsets |= {OLD: 5, gone: 3}
     found = asyncio.run(watching(engine).poll())
     assert found[OLD] == PartitionOffsets(5, 5, 5)
-    assert found[gone] == PartitionOffsets(3)
+    assert gone not in found
 
 
 def test_what_does_not_answer_is_unknown_once_its_last_answer_is_too_old(

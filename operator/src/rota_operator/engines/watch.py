@@ -45,12 +45,17 @@ class OffsetWatch:
         self._timestamps: dict[Partition, tuple[int, int]] = {}
 
     async def poll(self) -> Mapping[Partition, PartitionOffsets]:
-        """Offsets of all partitions that the group subscribes to, owns or has committed. Raises Unavailable."""
+        """
+        Offsets of all partitions that the group subscribes to, owns or has committed. Raises Unavailable.
+
+        Partitions that do not exist any more are left out, whatever was committed there.
+        """
         owned = self._owned()
         topics = {*self._subscription.topics, *(each.topic for each in owned)}
         there = {*await self._records.partitions(topics, self._subscription.pattern)}
         committed = await self._groups.committed(self._group_id, there)
-        others = {each.topic for each in committed} - {each.topic for each in there}
+        # Topics that are not subscribed to, and partitions that were added since the list was read.
+        others = {each.topic for each in committed.keys() - there}
         there |= {*await self._records.partitions(others)}
         ranges = await self._records.ranges(there)
         firsts = {
@@ -59,7 +64,7 @@ class OffsetWatch:
             if each in committed and max(committed[each], found.start) < found.end
         }
         timestamps = await self._first_timestamps(firsts)
-        return {each: _offsets(each, committed, ranges, timestamps) for each in {*ranges, *committed, *owned}}
+        return {each: _offsets(each, committed, ranges, timestamps) for each in {*there, *owned}}
 
     async def _first_timestamps(self, firsts: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
         self._timestamps = {

@@ -1,7 +1,7 @@
 """A group's description by its coordinator or broker, in the form that the overview merges."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rota_operator.overview.assignment import Partition, partitions_of
 from rota_proto.consumer_protocol import Malformed
@@ -10,10 +10,11 @@ from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 
 # Kafka's names of a classic group's states.
 UNKNOWN, STABLE = "Unknown", "Stable"
+PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
 STATES = {
     admin_pb2.GROUP_STATE_EMPTY: "Empty",
-    admin_pb2.GROUP_STATE_PREPARING_REBALANCE: "PreparingRebalance",
-    admin_pb2.GROUP_STATE_COMPLETING_REBALANCE: "CompletingRebalance",
+    admin_pb2.GROUP_STATE_PREPARING_REBALANCE: PREPARING,
+    admin_pb2.GROUP_STATE_COMPLETING_REBALANCE: COMPLETING,
     admin_pb2.GROUP_STATE_STABLE: STABLE,
     admin_pb2.GROUP_STATE_DEAD: "Dead",
 }
@@ -40,6 +41,19 @@ class Description:
     members: Sequence[DescribedMember]
     # Trigger of the last rebalance; empty: the engine does not report it.
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """The last description of a group, with names instead of member ids; empty if it is unknown."""
+
+    state: str = UNKNOWN
+    generation: int | None = None
+    strategy: str = ""
+    # By member name.
+    member_ids: Mapping[str, str] = field(default_factory=dict)
+    # Owners in the last generation that was stable.
+    owners: Mapping[Partition, str] = field(default_factory=dict)
 
 
 def description_of(response: WatchGroupResponse) -> Description:

@@ -2,17 +2,19 @@
 Merges a group's description and offsets, as its engine reports them, with the reports of its members' sidecars.
 
 State, generation, members, owners, committed and end offsets are the engine's. Reports add what only sidecars know: the
-member's own state, position, records in flight, rates, last error.
+member's own state, position, records in flight, rates, last error. Where the operator cannot ask the engine (`EngineAccess`),
+reports and the sidecars' answers to queries stand in for it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import (
     STABLE,
     UNKNOWN,
+    DescribedGroup,
     Description,
     names_of,
     owners_in,
@@ -20,6 +22,7 @@ from rota_operator.overview.description import (
 )
 from rota_operator.overview.history import History
 from rota_operator.overview.offsets import UNKNOWN_OFFSETS, KnownOffsets, PartitionOffsets
+from rota_operator.overview.reported_group import LastReport, described_by, membership_of, offsets_of
 from rota_operator.overview.reports import SidecarReports, partition_of, problems_of
 from rota_operator.overview.view import GroupView, MemberView, OwnedPartitions, PartitionView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -27,29 +30,32 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 Number = TypeVar("Number", int, float)
 # Maximum number of partitions shown; the rest is counted.
 PARTITIONS_SHOWN = 2_000
+# A sidecar that has been silent for longer is forgotten when another one reports for the first time.
+REPORTER_KEPT_MS = 600_000
 # State of a member without one of our sidecars, which reports nothing.
 OTHER_CLIENT = "Other client"
 MEMBER_STATE = "MEMBER_STATE_"
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedGroup:
-    """The engine's last description of a group; empty if it is unknown."""
+class EngineAccess:
+    """Questions that the group's engine answers to the operator; the rest is known from sidecars only."""
 
-    state: str = UNKNOWN
-    generation: int | None = None
-    strategy: str = ""
-    # By member name.
-    member_ids: Mapping[str, str] = field(default_factory=dict)
-    # Owners in the last generation that was stable.
-    owners: Mapping[Partition, str] = field(default_factory=dict)
+    # State, members, owners.
+    describes: bool = True
+    # Committed and end offsets of all partitions.
+    has_offsets: bool = True
+
+
+FULL_ACCESS = EngineAccess()
 
 
 class GroupState:
     """State of one group; inputs are applied in the order of the calls."""
 
-    def __init__(self, group_id: str, name: str) -> None:
+    def __init__(self, group_id: str, name: str, engine: EngineAccess = FULL_ACCESS) -> None:
         self.group_id = group_id
+        self._engine = engine
         self.history = History()
         self._name = name
         self._described = DescribedGroup()
@@ -57,7 +63,10 @@ class GroupState:
         self._names_by_id: dict[str, str] = {}
         self._reporters: dict[str, SidecarReports] = {}
         self._offsets = KnownOffsets()
-        self._known_partitions: set[Partition] = set()
+        # Partitions that were seen while the engine lists none.
+        self._seen: set[Partition] = set()
+        # Owners in the last generation that was stable, by reports.
+        self._reported_owners: Mapping[Partition, str] = {}
 
     def update_description(self, found: Description, at_ms: int) -> None:
         """Replace the engine's description."""
@@ -76,13 +85,19 @@ class GroupState:
             self.history.group_emptied()
         else:
             self.history.rebalance_started(at_ms, reason)
-        self._known_partitions |= owners.keys()
+        self._seen |= owners.keys()
         self._described = DescribedGroup(found.state, found.generation, found.strategy, member_ids, owners)
 
     def update_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
-        """Replace the engine's offsets of all partitions of the group."""
+        """Replace the engine's offsets of all partitions of the group; partitions that are not in it are forgotten."""
         self._offsets.update(found, now_ms)
-        self._known_partitions |= found.keys()
+
+    def update_queried(
+        self, found: Mapping[Partition, PartitionOffsets], missing: Collection[Partition], now_ms: int
+    ) -> None:
+        """Add offsets that a sidecar has looked up, and forget the partitions that it says do not exist."""
+        self._offsets.update_queried(found, now_ms)
+        self._seen = (self._seen | found.keys()) - set(missing)
 
     @property
     def owned(self) -> frozenset[Partition]:
@@ -94,13 +109,52 @@ class GroupState:
         self._described = DescribedGroup()
 
     def add_report(self, report: pb.SidecarReport, now_ms: int) -> None:
-        """Add a sidecar's report."""
-        self._reporters.setdefault(report.sidecar, SidecarReports()).update(report, now_ms)
-        self._known_partitions |= {partition_of(each) for each in report.partitions}
+        """Add a sidecar's report. The pods of a group are of one namespace: a pod's name identifies its sidecar."""
+        if report.sidecar not in self._reporters:
+            self._forget_silent(now_ms)
+        reporter = self._reporters.setdefault(report.sidecar, SidecarReports())
+        before = reporter.known(now_ms)
+        reporter.update(report, now_ms)
+        self._seen |= {partition_of(each) for each in report.partitions}
+        if not self._engine.describes and (before is None or membership_of(before) != membership_of(report)):
+            self._record_reported(now_ms)
 
     def remove_replica(self, replica: str) -> None:
         """Discard the reports of a replica."""
         self._reporters.pop(replica, None)
+
+    def _forget_silent(self, now_ms: int) -> None:
+        """Discard sidecars that have been silent for REPORTER_KEPT_MS: pods that are gone."""
+        self._reporters = {
+            name: each for name, each in self._reporters.items() if now_ms - each.at_ms <= REPORTER_KEPT_MS
+        }
+
+    def _record_reported(self, now_ms: int) -> None:
+        """Record in the history what the reports say about members and rebalances."""
+        described = self._described_by_reports(now_ms)
+        self.history.members_changed(frozenset(described.member_ids), now_ms)
+        if described.state == STABLE:
+            self._reported_owners = described.owners
+            self.history.group_stable(described.generation, described.owners, now_ms, "")
+        elif described.state != UNKNOWN:
+            self.history.rebalance_started(now_ms, "")
+
+    def _described_by_reports(self, now_ms: int) -> DescribedGroup:
+        described = described_by(
+            {
+                name: LastReport(each.last, each.known(now_ms) is not None)
+                for name, each in self._reporters.items()
+                if each.last is not None
+            }
+        )
+        if described.state in (STABLE, UNKNOWN):
+            return described
+        # While members join, their partitions are still theirs, or about to be assigned.
+        kept = {each: name for each, name in self._reported_owners.items() if name in described.member_ids}
+        return replace(described, owners={**kept, **described.owners})
+
+    def _describe(self, now_ms: int) -> DescribedGroup:
+        return self._described if self._engine.describes else self._described_by_reports(now_ms)
 
     def owned_partitions(self, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """Partitions and generation that each sidecar reports, by sidecar name; expired reports are omitted."""
@@ -115,17 +169,18 @@ class GroupState:
 
     def view(self, now_ms: int, replicas: Sequence[str]) -> GroupView:
         """Snapshot at `now_ms`; `replicas` are those of the group's workloads."""
-        described = self._described
-        owners = self._owners(now_ms)
+        described = self._describe(now_ms)
+        owners = self._owners(described, now_ms)
         partitions = self._partitions(owners, now_ms)
         members = tuple(
-            self._member(name, owners, name in replicas, now_ms) for name in self._names(replicas, now_ms)
+            self._member(name, described, owners, name in replicas, now_ms)
+            for name in self._names(described, replicas, now_ms)
         )
         return GroupView(
             group_id=self.group_id,
             name=self._name,
             state=described.state,
-            generation=self._generation(now_ms),
+            generation=self._generation(described, now_ms),
             strategy=described.strategy,
             members=members,
             partitions=tuple(partitions[:PARTITIONS_SHOWN]),
@@ -139,25 +194,26 @@ class GroupState:
             history=tuple(self.history.events),
         )
 
-    def _names(self, replicas: Sequence[str], now_ms: int) -> Sequence[str]:
-        """Names of the replicas, followed by those of other members: of the description, else of the live reports."""
-        names: Iterable[str] = self._described.member_ids
-        if self._described.state == UNKNOWN:
-            names = [name for name, reporter in self._reporters.items() if reporter.known(now_ms) is not None]
-        return [*replicas, *sorted(set(names) - set(replicas))]
+    def _names(self, described: DescribedGroup, replicas: Sequence[str], now_ms: int) -> Sequence[str]:
+        """Names of the replicas, followed by those of other members: of the description, else of the live reports too."""
+        names = set(described.member_ids)
+        if described.state == UNKNOWN:
+            names |= {
+                name for name, reporter in self._reporters.items() if reporter.known(now_ms) is not None
+            }
+        return [*replicas, *sorted(names - set(replicas))]
 
-    def _generation(self, now_ms: int) -> int | None:
-        """The engine's generation; the newest reported by a sidecar if the engine has none, as Kafka brokers."""
-        described = self._described
+    def _generation(self, described: DescribedGroup, now_ms: int) -> int | None:
+        """The described generation; if the engine reports none, as Kafka brokers, the newest that a sidecar reports."""
         if described.generation is not None or described.state == UNKNOWN:
             return described.generation
         reports = (reporter.known(now_ms) for reporter in self._reporters.values())
         return max((each.member.generation_id for each in reports if each is not None), default=None)
 
-    def _owners(self, now_ms: int) -> Mapping[Partition, str]:
-        """Owners by partition, from the engine. Without a description, from reports: the later generation wins."""
-        if self._described.state != UNKNOWN:
-            return self._described.owners
+    def _owners(self, described: DescribedGroup, now_ms: int) -> Mapping[Partition, str]:
+        """Owners by partition. Without an engine's description, from reports: the later generation wins."""
+        if described.state != UNKNOWN or not self._engine.describes:
+            return described.owners
         found: dict[Partition, tuple[int, str]] = {}
         for name, holding in self.owned_partitions(now_ms).items():
             for partition in holding.partitions:
@@ -167,11 +223,16 @@ class GroupState:
         return {partition: name for partition, (_, name) in found.items()}
 
     def _member(
-        self, name: str, owners: Mapping[Partition, str], is_replica: bool, now_ms: int
+        self,
+        name: str,
+        described: DescribedGroup,
+        owners: Mapping[Partition, str],
+        is_replica: bool,
+        now_ms: int,
     ) -> MemberView:
         reporter = self._reporters.get(name)
         report = None if reporter is None else reporter.known(now_ms)
-        member_id = self._described.member_ids.get(name)
+        member_id = described.member_ids.get(name)
         held = tuple(each.text for each in sorted(owners) if owners[each] == name)
         if reporter is None or report is None:
             # One that has reported before is a sidecar too.
@@ -194,20 +255,30 @@ class GroupState:
         )
 
     def _partitions(self, owners: Mapping[Partition, str], now_ms: int) -> list[PartitionView]:
-        offsets = self._offsets.known(now_ms)
         reports = {
             (name, partition_of(each)): each
             for name, reporter in self._reporters.items()
             if (report := reporter.known(now_ms)) is not None
             for each in report.partitions
         }
+        listed = self._offsets.listed
+        known = self._seen if listed is None else listed | {partition for _, partition in reports}
         return [
-            _partition_view(
-                each, owner, offsets.get(each, UNKNOWN_OFFSETS), reports.get((owner or "", each)), now_ms
-            )
-            for each in sorted(self._known_partitions)
+            _partition_view(each, owner, self._partition_offsets(each, report, now_ms), report, now_ms)
+            for each in sorted(known | owners.keys())
             for owner in (owners.get(each),)
+            for report in (reports.get((owner or "", each)),)
         ]
+
+    def _partition_offsets(
+        self, partition: Partition, report: pb.PartitionReport | None, now_ms: int
+    ) -> PartitionOffsets:
+        """The engine's offsets; where it cannot be asked, those of the owner's report, else those that a sidecar looked up."""
+        if self._engine.has_offsets:
+            return self._offsets.known(now_ms).get(partition, UNKNOWN_OFFSETS)
+        if report is not None:
+            return offsets_of(report)
+        return self._offsets.queried(partition, now_ms)
 
 
 def _partition_view(

@@ -7,6 +7,8 @@ from rota_operator.overview.assignment import Partition
 
 # Offsets are polled about once a second; older ones are unknown.
 OFFSETS_VALID_MS = 5_000
+# Sidecars are asked less often.
+QUERIED_VALID_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,29 @@ class KnownOffsets:
     def __init__(self) -> None:
         self._found: Mapping[Partition, PartitionOffsets] = {}
         self._at_ms = 0
+        # The partitions of the last update, however old it is; None before the first one.
+        self.listed: frozenset[Partition] | None = None
+        # Offsets that sidecars looked up, and when.
+        self._queried: dict[Partition, tuple[PartitionOffsets, int]] = {}
 
     def update(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
         """Replace all offsets."""
         self._found, self._at_ms = found, now_ms
+        self.listed = frozenset(found)
+
+    def update_queried(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+        """Add offsets that a sidecar looked up; each expires after QUERIED_VALID_MS."""
+        self._queried = {
+            each: (offsets, at_ms)
+            for each, (offsets, at_ms) in self._queried.items()
+            if now_ms - at_ms <= QUERIED_VALID_MS
+        }
+        self._queried |= {each: (offsets, now_ms) for each, offsets in found.items()}
+
+    def queried(self, partition: Partition, now_ms: int) -> PartitionOffsets:
+        """Offsets of a partition that a sidecar looked up; unknown once expired."""
+        offsets, at_ms = self._queried.get(partition, (UNKNOWN_OFFSETS, now_ms))
+        return offsets if now_ms - at_ms <= QUERIED_VALID_MS else UNKNOWN_OFFSETS
 
     def known(self, now_ms: int) -> Mapping[Partition, PartitionOffsets]:
         """Offsets by partition; empty once expired."""

@@ -1,71 +1,96 @@
 """Entry point of this core: the state of all groups. Times are wall-clock milliseconds, passed in by the caller."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description
-from rota_operator.overview.group import GroupState
+from rota_operator.overview.group import FULL_ACCESS, EngineAccess, GroupState
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.view import EventKind, HistoryEvent, OwnedPartitions, View, WorkloadView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 
 class Overview:
-    """State of a fixed set of groups; inputs about other groups are ignored."""
+    """
+    State of all groups, by a key that the caller chooses; inputs about other groups are ignored.
 
-    def __init__(self, coordinator: str, groups: Sequence[tuple[str, str]]) -> None:
+    The local runner has one coordinator and keys groups by their ids. In a cluster two groups of one id may be on different
+    coordinators: the key is the ConsumerGroup's namespace and name.
+    """
+
+    def __init__(self, coordinator: str, groups: Sequence[tuple[str, str]] = ()) -> None:
+        """`groups` are ids and names of groups whose key is their id."""
         self._coordinator = coordinator
         self._groups = {group_id: GroupState(group_id, name) for group_id, name in groups}
 
-    def add_report(self, report: SidecarReport, now_ms: int) -> None:
-        """Add a sidecar's report."""
-        if (group := self._groups.get(report.group_id)) is not None:
+    def add_group(self, key: str, group_id: str, name: str, engine: EngineAccess = FULL_ACCESS) -> None:
+        """Add a group of which nothing is known so far; replaces the one of this key."""
+        self._groups[key] = GroupState(group_id, name, engine)
+
+    def remove_group(self, key: str) -> None:
+        """Forget a group and its history."""
+        self._groups.pop(key, None)
+
+    def add_report(self, report: SidecarReport, now_ms: int, key: str | None = None) -> None:
+        """Add a report of a sidecar of the group `key`, as its token proves it; None: of the group that it names."""
+        if (group := self._groups.get(report.group_id if key is None else key)) is not None:
             group.add_report(report, now_ms)
 
-    def update_description(self, found: Description, now_ms: int) -> None:
-        """Replace the engine's description of a group."""
-        if (group := self._groups.get(found.group_id)) is not None:
+    def update_description(self, found: Description, now_ms: int, key: str | None = None) -> None:
+        """Replace the engine's description of a group; the key is the described id unless it is given."""
+        if (group := self._groups.get(found.group_id if key is None else key)) is not None:
             group.update_description(found, now_ms)
 
-    def update_offsets(self, group_id: str, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
-        """Replace the engine's offsets of a group."""
-        if (group := self._groups.get(group_id)) is not None:
+    def update_offsets(self, key: str, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+        """Replace the engine's offsets of a group; partitions that it does not list any more are forgotten."""
+        if (group := self._groups.get(key)) is not None:
             group.update_offsets(found, now_ms)
 
-    def owned(self, group_id: str) -> frozenset[Partition]:
+    def update_queried(
+        self,
+        key: str,
+        found: Mapping[Partition, PartitionOffsets],
+        missing: Collection[Partition],
+        now_ms: int,
+    ) -> None:
+        """Add offsets that a sidecar looked up for the operator, and forget partitions that it did not find."""
+        if (group := self._groups.get(key)) is not None:
+            group.update_queried(found, missing, now_ms)
+
+    def owned(self, key: str) -> frozenset[Partition]:
         """Partitions of a group that have an owner."""
-        group = self._groups.get(group_id)
+        group = self._groups.get(key)
         return frozenset() if group is None else group.owned
 
-    def coordinator_lost(self, group_id: str) -> None:
+    def coordinator_lost(self, key: str) -> None:
         """Discard the description of a group."""
-        if (group := self._groups.get(group_id)) is not None:
+        if (group := self._groups.get(key)) is not None:
             group.coordinator_lost()
 
-    def record_event(self, group_id: str | None, kind: EventKind, message: str, now_ms: int) -> None:
+    def record_event(self, key: str | None, kind: EventKind, message: str, now_ms: int) -> None:
         """Append an event to the group's history; no-op without a group."""
-        if group_id is not None and (group := self._groups.get(group_id)) is not None:
+        if key is not None and (group := self._groups.get(key)) is not None:
             group.history.add(HistoryEvent(now_ms, kind, message))
 
-    def remove_replica(self, group_id: str | None, replica: str) -> None:
+    def remove_replica(self, key: str | None, replica: str) -> None:
         """Discard the reports of a replica that has stopped."""
-        if group_id is not None and (group := self._groups.get(group_id)) is not None:
+        if key is not None and (group := self._groups.get(key)) is not None:
             group.remove_replica(replica)
 
-    def owned_partitions(self, group_id: str, now_ms: int) -> Mapping[str, OwnedPartitions]:
+    def owned_partitions(self, key: str, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """Partitions and generation that each sidecar of a group reports, by sidecar name."""
-        group = self._groups.get(group_id)
+        group = self._groups.get(key)
         return {} if group is None else group.owned_partitions(now_ms)
 
     def view(self, workloads: Sequence[WorkloadView], now_ms: int) -> View:
-        """Snapshot of all groups and the given workloads at `now_ms`."""
+        """Snapshot of all groups and the given workloads, which name their group by its key, at `now_ms`."""
         replicas: dict[str | None, list[str]] = defaultdict(list)
         for workload in workloads:
             replicas[workload.group_id] += [replica.name for replica in workload.replicas]
         return View(
             at_ms=now_ms,
             coordinator=self._coordinator,
-            groups=tuple(group.view(now_ms, replicas[group.group_id]) for group in self._groups.values()),
+            groups=tuple(group.view(now_ms, replicas[key]) for key, group in self._groups.items()),
             workloads=tuple(workloads),
         )

@@ -27,8 +27,9 @@ class SidecarReports:
     """Reports of one sidecar; they expire after REPORT_VALID_MS."""
 
     def __init__(self) -> None:
-        self._last: pb.SidecarReport | None = None
-        self._at_ms = 0
+        # Valid until it expires; see `known`.
+        self.last: pb.SidecarReport | None = None
+        self.at_ms = 0
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
     def update(self, report: pb.SidecarReport, now_ms: int) -> None:
@@ -40,11 +41,11 @@ class SidecarReports:
         self._samples.append(Sample(now_ms, done))
         while self._samples[0].at_ms < now_ms - RATE_WINDOW_MS:
             self._samples.popleft()
-        self._last, self._at_ms = report, now_ms
+        self.last, self.at_ms = report, now_ms
 
     def known(self, now_ms: int) -> pb.SidecarReport | None:
         """The last report; None once expired."""
-        return self._last if now_ms - self._at_ms <= REPORT_VALID_MS else None
+        return self.last if now_ms - self.at_ms <= REPORT_VALID_MS else None
 
     def done_rate(self, now_ms: int) -> float | None:
         """Processed records per second over the last RATE_WINDOW_MS; None if unknown."""

@@ -25,6 +25,7 @@ from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
 from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import UNKNOWN, Description
+from rota_operator.overview.group import EngineAccess
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.reports import REPORT_VALID_MS
@@ -133,7 +134,9 @@ class GroupWatches(GroupStates, Coordinators):
             return
         self.remove(key)
         channel = self._channels.get(watched.coordinator) if watched.coordinator else None
-        overview = Overview(watched.coordinator, [(watched.group_id, f"{key.namespace}/{key.name}")])
+        overview = Overview(watched.coordinator)
+        engine = EngineAccess(describes=bool(watched.coordinator), has_offsets=watched.has_log)
+        overview.add_group(watched.group_id, watched.group_id, f"{key.namespace}/{key.name}", engine)
         watch = self._watches[key] = Watch(watched, overview, channel)
         for each in self._coroutines(key, watch):
             task = asyncio.create_task(each)

@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from rota_operator.reconcile.adoption import AFTER_DRAIN_S, fields
 from rota_operator.reconcile.group import group_of
 from rota_operator.reconcile.observed import OperatorSettings, WorkloadRef
 from rota_operator.reconcile.ownership import is_applied
-from rota_operator.reconcile.settings import RESTART_PATHS, settings_hash
+from rota_operator.reconcile.settings import RESTART_PATHS, settings_hash, settings_text
 from rota_operator.reconcile.sidecar import SidecarSpec
 from rota_operator.reconcile.target import container_of
 from rota_operator.spec.conditions import Reason
 from rota_sidecar.config.flags import BY_SETTING
+from rota_sidecar.config.loading import read_sources
 from tests.operator.reconcile.api_server import Stored
 from tests.operator.reconcile.worlds import ORDERS, SETTINGS, World, kinds, resource, workload
 
@@ -148,6 +150,7 @@ def test_the_sidecar_has_these_flags() -> None:
         "--fleet=rota-operator.rota:7083",
         "--token-file=/var/run/secrets/rota/token",
         "--client-id=$(POD_NAME)",
+        f"--settings-hash={settings_hash(group_of(resource()).spec)}",
         "--log-format=json",
         "--rota-tls-ca=/etc/rota/settings/ca.crt",
     ]
@@ -167,6 +170,38 @@ def test_rotas_own_servers_are_trusted_as_the_operator_is_set(
 ) -> None:
     assert sidecar(settings=settings)["args"][-len(flags) :] == flags
     assert sidecar(settings=settings)["args"][-len(flags) - 1] == "--log-format=json"
+
+
+# Of a later slice of the sidecar.
+COMING = ("--rota-tls",)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {**KAFKA, "auth": AUTH},
+        {**KAFKA, "coordination": "Rota", "coordinatorAddress": "rota://rota:7070"},
+        {"config": {"isolation.level": "read_committed"}},
+        {"delivery": {"mode": "http", "http": {"url": "http://127.0.0.1:8080/"}}},
+    ],
+)
+def test_the_sidecar_understands_its_flags_and_its_settings(spec: Json, tmp_path: Path) -> None:
+    """As it reads them, with the variables that the kubelet expands."""
+    file = tmp_path / "settings.json"
+    file.write_text(settings_text(group_of(resource(**spec)).spec))
+    given = replace(SETTINGS, insecure=True)
+    arguments = [
+        word.replace("$(POD_NAME)", "orders-a").replace("/etc/rota/settings/settings.json", str(file))
+        for word in sidecar(settings=given, **spec)["args"]
+        if not word.startswith(COMING)
+    ]
+    variables = {"ROTA_DRAIN_SOCKET": "/var/lib/rota/drain.sock", "ROTA_RACK": "a"}
+    config = read_sources(arguments, variables).config()
+    assert (config.listeners.drain_socket, config.member.group_id) == (
+        Path("/var/lib/rota/drain.sock"),
+        "shop.orders",
+    )
 
 
 def test_the_kubelet_expands_nothing_that_the_user_wrote() -> None:

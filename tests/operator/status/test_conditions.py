@@ -61,8 +61,9 @@ def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
         ({"group": SILENT}, "Unknown", Reason.SIDECAR_SILENT, "no reports from: orders-b"),
         ({"group": FOREIGN}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-1 (orders-b is no sidecar of Rota)"),
         ({"progress": {}}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0 (its owner reports nothing about it)"),
-        ({"progress": progress(None)}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0: no record processed yet"),
-        ({"progress": progress(None, "no committed offset")}, "False", Reason.PARTITIONS_STUCK, "orders-0: no committed offset"),
+        ({"progress": progress(None)}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0 (its sidecar does not report progress)"),
+        ({"progress": progress(121, "no committed offset")}, "False", Reason.PARTITIONS_STUCK, "orders-0: no committed offset"),
+        ({"progress": progress(1, "a retry waits")}, "True", Reason.PARTITIONS_PROGRESS, ""),
         ({"progress": progress(121)}, "False", Reason.PARTITIONS_STUCK, "orders-0: no progress for more than 120 s"),
         ({"progress": progress(119)}, "True", Reason.PARTITIONS_PROGRESS, ""),
         ({"cluster_id": "b", "resource": {"clusterId": "a"}}, "False", Reason.CLUSTER_CHANGED, "lead to cluster b"),
@@ -96,14 +97,12 @@ def test_a_partition_without_records_to_process_is_not_stuck() -> None:
     assert (condition(found, "Ready").status, condition(found, "Stuck").status) == ("True", "False")
 
 
-def test_without_its_lag_a_partition_that_stands_still_is_unknown_unless_its_sidecar_says_why() -> None:
+def test_a_partition_that_stands_still_is_stuck_also_if_its_lag_is_not_known() -> None:
     blind = group(partitions=tuple(partition(number, lag_records=None) for number in range(4)))
-    assert condition(status(group=blind, progress=progress(121)), "Stuck").status == "Unknown"
-    found = condition(status(group=blind, progress=progress(121, "record 7 has failed for good")), "Stuck")
-    assert (found.status, found.message.startswith("orders-0: record 7 has failed for good; ")) == (
-        "True",
-        True,
-    )
+    for problem in ("no progress for more than 120 s", "record 7 has failed for good"):
+        made = progress(121, "" if problem.startswith("no progress") else problem)
+        found = condition(status(group=blind, progress=made), "Stuck")
+        assert (found.status, found.message.startswith(f"orders-0: {problem}; ")) == ("True", True)
 
 
 @pytest.mark.parametrize(

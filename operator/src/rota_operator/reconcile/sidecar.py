@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rota_operator.plan.settings import flags_of
 from rota_operator.reconcile.group import Group
 from rota_operator.reconcile.observed import OperatorSettings
-from rota_operator.reconcile.settings import AUTHORITY_FILE, SETTINGS_FILE
+from rota_operator.reconcile.settings import AUTHORITY_FILE, SETTINGS_FILE, settings_hash
 from rota_operator.reconcile.target import SIDECAR
 from rota_operator.spec.auth import Auth, SecretKey
 
@@ -130,6 +130,7 @@ def arguments(wanted: SidecarSpec) -> Sequence[str]:
         f"--fleet={_literal(wanted.settings.fleet_address)}",
         f"--token-file={TOKEN_FOLDER}/token",
         "--client-id=$(POD_NAME)",
+        f"--settings-hash={settings_hash(spec)}",
         "--log-format=json",
     ]
     if spec.membership.static:

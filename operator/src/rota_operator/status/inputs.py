@@ -27,7 +27,7 @@ class Pods:
 class Progress:
     """Progress of one partition, as the sidecar of its owner reports it."""
 
-    # Wall clock, when its position or its committed offset last advanced; None: not since it was assigned.
+    # Unix time; it stands still only while records wait. None: the sidecar does not report it.
     last_progress_ms: int | None
     # Why the partition stands still; empty: it does not.
     problem: str = ""

@@ -76,13 +76,10 @@ class Judge:
         elif lag_records == 0:
             found.progressing += 1
         elif progress.last_progress_ms is None:
-            # Assigned just now, or it never started: then the sidecar says why.
-            listed = found.stuck if progress.problem else found.unknown
-            listed.append(f"{partition.text}: {progress.problem or 'no record processed yet'}")
+            # A sidecar older than this field.
+            found.unknown.append(f"{partition.text} (its sidecar does not report progress)")
         elif self.now_ms - progress.last_progress_ms < self.stuck_seconds * 1000:
             found.progressing += 1
-        elif lag_records is None and not progress.problem:
-            found.unknown.append(f"{partition.text} (its lag is not known)")
         else:
             problem = progress.problem or f"no progress for more than {self.stuck_seconds} s"
             found.stuck.append(f"{partition.text}: {problem}")

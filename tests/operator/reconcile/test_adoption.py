@@ -145,6 +145,7 @@ def test_the_sidecar_has_these_flags() -> None:
         "--settings=/etc/rota/settings/settings.json",
         "--listen=",
         "--listen-socket=/var/run/rota/app.sock",
+        "--listen-socket-mode=0666",
         "--http-listen=0.0.0.0:7081",
         "--state-folder=/var/lib/rota/member",
         "--fleet=rota-operator.rota:7083",
@@ -161,7 +162,7 @@ def test_the_sidecar_has_these_flags() -> None:
     ("settings", "flags"),
     [
         (replace(SETTINGS, authority=""), ["--rota-tls"]),
-        (replace(SETTINGS, authority="", insecure=True), ["--insecure"]),
+        (replace(SETTINGS, authority="", insecure=True), ["--insecure", "--no-rota-tls"]),
         (replace(SETTINGS, insecure=True), ["--insecure", "--rota-tls-ca=/etc/rota/settings/ca.crt"]),
     ],
 )
@@ -170,10 +171,6 @@ def test_rotas_own_servers_are_trusted_as_the_operator_is_set(
 ) -> None:
     assert sidecar(settings=settings)["args"][-len(flags) :] == flags
     assert sidecar(settings=settings)["args"][-len(flags) - 1] == "--log-format=json"
-
-
-# Of a later slice of the sidecar.
-COMING = ("--rota-tls",)
 
 
 @pytest.mark.parametrize(
@@ -190,18 +187,15 @@ def test_the_sidecar_understands_its_flags_and_its_settings(spec: Json, tmp_path
     """As it reads them, with the variables that the kubelet expands."""
     file = tmp_path / "settings.json"
     file.write_text(settings_text(group_of(resource(**spec)).spec))
-    given = replace(SETTINGS, insecure=True)
-    arguments = [
-        word.replace("$(POD_NAME)", "orders-a").replace("/etc/rota/settings/settings.json", str(file))
-        for word in sidecar(settings=given, **spec)["args"]
-        if not word.startswith(COMING)
-    ]
     variables = {"ROTA_DRAIN_SOCKET": "/var/lib/rota/drain.sock", "ROTA_RACK": "a"}
-    config = read_sources(arguments, variables).config()
-    assert (config.listeners.drain_socket, config.member.group_id) == (
-        Path("/var/lib/rota/drain.sock"),
-        "shop.orders",
-    )
+    for given in (SETTINGS, replace(SETTINGS, authority=""), replace(SETTINGS, authority="", insecure=True)):
+        arguments = [
+            word.replace("$(POD_NAME)", "orders-a").replace("/etc/rota/settings/settings.json", str(file))
+            for word in sidecar(settings=given, **spec)["args"]
+        ]
+        config = read_sources(arguments, variables).config()
+        assert config.listeners.drain_socket == Path("/var/lib/rota/drain.sock")
+        assert config.member.group_id == "shop.orders"
 
 
 def test_the_kubelet_expands_nothing_that_the_user_wrote() -> None:

@@ -125,6 +125,8 @@ def arguments(wanted: SidecarSpec) -> Sequence[str]:
         f"--settings={SETTINGS_FOLDER}/{SETTINGS_FILE}",
         "--listen=",
         f"--listen-socket={APP_SOCKET}",
+        # Private by its mount, so that an application of any user attaches.
+        "--listen-socket-mode=0666",
         f"--http-listen=0.0.0.0:{HTTP_PORT}",
         f"--state-folder={STATE_FOLDER}/member",
         f"--fleet={_literal(wanted.settings.fleet_address)}",
@@ -173,13 +175,13 @@ def secret_files(auth: Auth) -> Sequence[SecretFile]:
 
 
 def _trust_flags(settings: OperatorSettings) -> Iterator[str]:
-    """Yield how Rota's own servers are reached: Fleet and coordinator."""
+    """Yield how Rota's own servers are reached: Fleet and coordinator. The TLS of Kafka says nothing about them."""
     if settings.insecure:
         yield "--insecure"
-    elif not settings.authority:
-        yield "--rota-tls"
     if settings.authority:
         yield f"--rota-tls-ca={SETTINGS_FOLDER}/{AUTHORITY_FILE}"
+    else:
+        yield "--no-rota-tls" if settings.insecure else "--rota-tls"
 
 
 def _auth_flags(auth: Auth) -> Iterator[str]:

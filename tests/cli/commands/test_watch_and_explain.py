@@ -1,6 +1,7 @@
 """`rota groups watch` and `explain` on Rota: with members that come and go."""
 
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -57,8 +58,8 @@ def test_an_explanation_tells_who_has_what_and_what_nobody_tells(
         assert any(f" owns {name}{shown}" in message for message in says), (share, says)
     (why,) = [each for each in found if "the last rebalance was triggered by" in each["says"]]
     assert why["known"]
-    assert "triggered by: member " in why["says"]
-    assert " joined" in why["says"]
+    # Who was first to have all its partitions, and so what came last, is a matter of time.
+    assert re.search(r"member \S+ (re)?joined", why["says"])
     assert rota("groups", "explain", "nobody").code == 4
 
 

@@ -64,6 +64,7 @@ def configured(arguments: Sequence[str]) -> Setup:
         sys.exit(f"rota-sidecar: {error}")
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_sidecar.membership.strategies import StrategyError, known
+    from rota_sidecar.wiring import kafka_property_problem
 
     try:
         strategies = known(config.max_moved_partitions_percent)
@@ -72,6 +73,9 @@ def configured(arguments: Sequence[str]) -> Setup:
     wrong = assignor_problem(config.assignors, strategies)
     if wrong:
         sys.exit(f"rota-sidecar: --assignors: {wrong}")
+    wrong = kafka_property_problem(config)
+    if wrong:
+        sys.exit(f"rota-sidecar: --config: {wrong}")
     return Setup(sources, config, strategies)
 
 

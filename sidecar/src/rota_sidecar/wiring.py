@@ -178,7 +178,17 @@ def kafka_settings(config: SidecarConfig) -> "KafkaSettings":
         TlsFiles(tls.ca_file, tls.certificate_file, tls.key_file) if tls.is_on else None,
         login if sasl.mechanism else None,
         security.is_insecure,
+        config.backend.kafka_properties,
     )
+
+
+def kafka_property_problem(config: SidecarConfig) -> str:
+    """Return why Kafka's client refuses a property of --config; empty: it accepts them, or there are none."""
+    if not config.backend.kafka_properties:
+        return ""
+    from rota_sidecar.engines.kafka.property_check import property_problem
+
+    return property_problem(config.backend.kafka_properties)
 
 
 def chance() -> float:

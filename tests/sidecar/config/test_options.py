@@ -57,6 +57,7 @@ def wrong(*more: str, instead_of: Sequence[str] = ENOUGH) -> str:
         (KAFKA, SCRAM, USER, "--sasl-password-file=password"),
         ("--tls-cert=a", "--tls-key=b"),
         ("--heartbeat-interval-ms=15000",),
+        (KAFKA, "--config=fetch.min.bytes=1000", "--config=broker.address.family=v4"),
         ("--listen-socket=a", "--listen-socket-mode=0666"),
         ("--listen-socket=a", "--listen-socket-mode=660"),
     ],
@@ -110,6 +111,24 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
         (("--heartbeat-interval-ms=15001",), "--heartbeat-interval-ms is 15001; expected 15000 or less"),
         (("--tls-cert=a",), "--tls-key is missing"),
         (("--tls-key=a",), "--tls-cert is missing"),
+        ((KAFKA, "--config=fetch.min.bytes"), '--config is "fetch.min.bytes"; expected KEY=VALUE'),
+        ((KAFKA, "--config=a=1", "--config=a=2"), "--config sets a twice"),
+        (
+            (KAFKA, "--config=group.id=x"),
+            "--config sets group.id, which the sidecar sets itself; it owns acks, ",
+        ),
+        (
+            (KAFKA, "--config=ssl.ca.location=x"),
+            "--config sets ssl.ca.location, which the sidecar sets itself",
+        ),
+        (
+            (KAFKA, "--config=isolation.level=read_committed"),
+            "--config sets isolation.level, which the sidecar",
+        ),
+        (
+            ("--config=fetch.min.bytes=1", "--config=a=1"),
+            "--config is for Kafka's client, and --bootstrap-servers are rota:// addresses; remove a, fetch.min.bytes",
+        ),
         (
             ("--listen-socket=a", "--listen-socket-mode=0777"),
             '--listen-socket-mode is "0777"; expected an octal mode',

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from rota_sidecar.config.flag_types import Flag, Switch
+from rota_sidecar.config.flag_types import Flag, Properties, Switch
 from rota_sidecar.config.flags import FLAGS
 
 DESCRIPTION = (
@@ -18,8 +18,8 @@ DESCRIPTION = (
 )
 
 
-def parse_arguments(arguments: Sequence[str]) -> Mapping[Flag[Any], str | bool]:
-    """Return the flags that are given, with their text; a switch with its boolean."""
+def parse_arguments(arguments: Sequence[str]) -> Mapping[Flag[Any], str | bool | Sequence[str]]:
+    """Return the flags that are given, with their text; a switch with its boolean, properties with the text of each."""
     parser = argparse.ArgumentParser(
         prog="rota-sidecar", description=DESCRIPTION, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
@@ -27,6 +27,8 @@ def parse_arguments(arguments: Sequence[str]) -> Mapping[Flag[Any], str | bool]:
     for flag in FLAGS:
         if isinstance(flag.type, Switch):
             parser.add_argument(flag.option, action=argparse.BooleanOptionalAction, help=help_of(flag))
+        elif isinstance(flag.type, Properties):
+            parser.add_argument(flag.option, action="append", metavar=flag.type.metavar, help=help_of(flag))
         else:
             parser.add_argument(flag.option, metavar=flag.type.metavar, help=help_of(flag))
     given = vars(parser.parse_args(arguments))

@@ -6,11 +6,12 @@ define, and every start of a sidecar defines them.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from rota_sidecar.config.kafka_properties import KEY, is_owned, owned_shown
 from rota_sidecar.config.parsing import is_name, listed, pattern_problem
 
 T = TypeVar("T")
@@ -20,6 +21,8 @@ INTEGER = re.compile(r"-?[0-9]{1,18}")
 SOCKET_MODE = re.compile(r"0?[0-7]{3}")
 OWNER_MODE, ALL_MODE = 0o600, 0o666
 SHOWN_LENGTH_MAX = 100
+PROPERTIES_MAX = 100
+PROPERTY_LENGTH_MAX = 1_000
 
 
 class ConfigError(Exception):
@@ -181,6 +184,30 @@ class Priorities(NamedTuple):
             if not is_name(topic) or not INTEGER.fullmatch(number):
                 raise Unacceptable(f"is {quoted(part)}; expected TOPIC=N, for example urgent=10")
             found[topic] = int(number)
+        return found
+
+
+class Properties(NamedTuple):
+    """Properties of Kafka's client: KEY=VALUE, repeated on the command line, one in a line of a variable."""
+
+    metavar: str = "KEY=VALUE"
+
+    def read(self, raw: str | Sequence[str]) -> Mapping[str, str]:
+        """Return the properties by name. Raises Unacceptable."""
+        given = [line for line in raw.splitlines() if line.strip()] if isinstance(raw, str) else raw
+        if len(given) > PROPERTIES_MAX:
+            raise Unacceptable(f"has {len(given)} properties; expected at most {PROPERTIES_MAX}")
+        found: dict[str, str] = {}
+        for text in given:
+            name, is_pair, value = text.partition("=")
+            key = name.strip()
+            if not is_pair or not KEY.fullmatch(key) or len(value) > PROPERTY_LENGTH_MAX:
+                raise Unacceptable(f"is {quoted(text)}; expected KEY=VALUE, for example fetch.min.bytes=1000")
+            if key in found:
+                raise Unacceptable(f"sets {key} twice; set it once")
+            if is_owned(key):
+                raise Unacceptable(f"sets {key}, which the sidecar sets itself; it owns {owned_shown()}")
+            found[key] = value.strip()
         return found
 
 

@@ -16,6 +16,7 @@ from rota_sidecar.config.flag_types import (
     Integer,
     Pattern,
     Priorities,
+    Properties,
     Setting,
     SocketMode,
     Switch,
@@ -109,6 +110,13 @@ COORDINATOR_ADDRESS = Flag(
     Texts(COORDINATOR),
     (),
     "Addresses of Rota's coordinators, with --coordination rota and records in Kafka",
+)
+CONFIG = Flag(
+    "config",
+    Properties(),
+    {},
+    "A property of Kafka's client (librdkafka), for example fetch.min.bytes=1000. Can be repeated; in the variable one in each "
+    "line",
 )
 
 # The member and the group.

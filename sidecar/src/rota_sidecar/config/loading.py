@@ -214,6 +214,7 @@ def _backend(values: Values) -> BackendConfig:
         read_committed=values[flags.ISOLATION_LEVEL] == flags.READ_COMMITTED,
         topics_refresh_ms=values[flags.TOPICS_REFRESH_MS],
         linger_ms=values[flags.LINGER_MS],
+        kafka_properties=values[flags.CONFIG],
     )
 
 

@@ -5,6 +5,7 @@ A change makes another value: `dataclasses.replace` for an order of Fleet that c
 settings.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,8 @@ class BackendConfig:
     topics_refresh_ms: int
     # Time that records wait for more records on their way to the application; 0: not at all.
     linger_ms: int
+    # Properties of Kafka's client.
+    kafka_properties: Mapping[str, str]
 
     @property
     def stores_in_rota(self) -> bool:

@@ -26,6 +26,7 @@ def problem(config: SidecarConfig) -> str:
     """Return the first broken rule; empty: the values fit together."""
     return (
         _backend_problem(config.backend)
+        or _property_problem(config.backend)
         or _group_problem(config)
         or _security_problem(config)
         or _sasl_problem(config)
@@ -79,6 +80,13 @@ def _backend_problem(backend: BackendConfig) -> str:
             "--coordinator-address requires --coordination rota; without it the brokers coordinate the group"
         )
     return ""
+
+
+def _property_problem(backend: BackendConfig) -> str:
+    if not (backend.stores_in_rota and backend.kafka_properties):
+        return ""
+    names = ", ".join(sorted(backend.kafka_properties))
+    return f"--config is for Kafka's client, and --bootstrap-servers are rota:// addresses; remove {names}"
 
 
 def _group_problem(config: SidecarConfig) -> str:

@@ -86,7 +86,8 @@ def connection_config(settings: KafkaSettings) -> Config:
         config["sasl.mechanism"] = settings.sasl.mechanism
         config["sasl.username"] = credentials.user
         config["sasl.password"] = credentials.password
-    return config
+    # After the tuning of a client, which they replace, also by a property's other name.
+    return {**config, **settings.properties}
 
 
 def _protocol(settings: KafkaSettings) -> str:

@@ -1,5 +1,6 @@
 """Connection settings for Kafka, filled in from the sidecar's configuration. Each connection reads the files that they name."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -115,6 +116,8 @@ class KafkaSettings:
     sasl: Sasl | None = None
     # Allows SASL/PLAIN without TLS; for private networks only.
     allow_plain_text_password: bool = False
+    # Further properties of librdkafka, each one known to it.
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.bootstrap:

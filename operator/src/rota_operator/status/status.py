@@ -99,10 +99,11 @@ def status_json(status: ConsumerGroupStatus) -> Mapping[str, Any]:
 
 
 def _pruned(value: Any) -> Any:  # noqa: ANN401  any JSON value
-    if isinstance(value, dict):
-        below = {name: _pruned(each) for name, each in value.items()}
-        return {name: each for name, each in below.items() if each not in ("", {}, [])}
-    return [_pruned(each) for each in value] if isinstance(value, list) else value
+    """Remove empty values of objects; elements of lists stay whole, as `metav1.Condition` has a message in any case."""
+    if not isinstance(value, dict):
+        return value
+    below = {name: _pruned(each) for name, each in value.items()}
+    return {name: each for name, each in below.items() if each not in ("", {}, [])}
 
 
 def _spec_of(resource: Object) -> ConsumerGroupSpec | None:

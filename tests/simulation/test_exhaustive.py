@@ -9,7 +9,8 @@ from tests.simulation.invariants import Violation
 from tests.simulation.small_world import Case
 from tests.simulation.zoo import ZOO
 
-pytestmark = pytest.mark.simulation
+# They only compute, for as long as the machine needs: a hang is what takes ten times as long as usual.
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(1_200)]
 
 WHOLE = 1_000
 DISTURBANCES = {"crashes": 1, "leaves": 1, "commits": 1, "repeats": 1}

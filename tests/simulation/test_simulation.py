@@ -17,7 +17,8 @@ from tests.simulation.zoo import BUGS, CANARY, HINTS, LIVENESS, ZOO
 from tests.simulation.zoo_deliveries import HINTS_OF_DELIVERIES, ZOO_DELIVERIES
 from tests.support.tree import REPO, files
 
-pytestmark = pytest.mark.simulation
+# They only compute, for as long as the machine needs: a hang is what takes ten times as long as usual.
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(1_200)]
 
 # Of one run, and of each round of a soak: half a second each.
 SEEDS = 80

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from rota_operator.plan import kafka_properties
 from rota_operator.plan.settings import flags_of, settings_json, settings_of
-from rota_operator.plan.supported import IGNORED_FIELDS, unsupported
+from rota_operator.plan.supported import IGNORED_FIELDS, Backend, unsupported
 from rota_operator.spec.validation import Path, dotted, parse_spec
+from rota_sidecar.config import kafka_properties as sidecars_properties
+from rota_sidecar.config.flag_types import PROPERTY_LENGTH_MAX
 from rota_sidecar.config.settings import parse_json, values_of
 from tests.operator.spec.manifests import Spec, small, whole
 from tests.operator.spec.test_validation import leaves
 
+KAFKA, ROTA = "kafka:9092", "rota://rota:7070"
 # Another value than the usual one, where `whole` has the usual one.
 OTHERS: Mapping[Path, Any] = {
     ("bootstrapServers",): ["other:9092"],
@@ -130,10 +134,42 @@ def test_spark_is_refused() -> None:
     assert ("spark", "enabled") in refused({**spec, "spark": {"enabled": True, "template": {"spec": {}}}})
 
 
-def test_a_property_is_refused_by_its_name() -> None:
-    assert refused({**small(), "config": {"isolation.level": "read_committed", "fetch.min.bytes": "1"}}) == [
-        ("config", "fetch.min.bytes")
+@pytest.mark.parametrize("backend", Backend)
+@pytest.mark.parametrize(
+    ("servers", "properties", "expected"),
+    [
+        (KAFKA, {"fetch.min.bytes": "1", "isolation.level": "read_committed"}, ""),
+        (KAFKA, {"ssl.ca.location": "a"}, "spec.config.ssl.ca.location: is set by the sidecar itself"),
+        (KAFKA, {"stats_cb": "a"}, "spec.config.stats_cb: is set by the sidecar itself"),
+        (KAFKA, {"Fetch": "1"}, "spec.config.Fetch: must be a property of librdkafka"),
+        (KAFKA, {"client.software": "x" * 1001}, "has 1001 characters; expected at most 1000"),
+        (ROTA, {"isolation.level": "read_committed"}, ""),
+        (ROTA, {"fetch.min.bytes": "1"}, "spec.config.fetch.min.bytes: applies to Kafka brokers only"),
+    ],
+)
+def test_a_property_is_for_kafka_and_not_the_sidecars_own(
+    servers: str, properties: Mapping[str, str], expected: str, backend: Backend
+) -> None:
+    spec = parse_spec({**small(), "bootstrapServers": [servers], "config": properties})
+    found = [f"{dotted(each.path)}: {each.message}" for each in unsupported(spec, backend)]
+    assert expected in "".join(found)
+    assert len(found) == bool(expected)
+
+
+def test_properties_are_flags_in_one_order() -> None:
+    config = {"fetch.min.bytes": "1", "broker.address.family": "v4", "isolation.level": "read_committed"}
+    flags = flags_of(parse_spec({**small(), "bootstrapServers": [KAFKA], "config": config}), "group")
+    assert [flag for flag in flags if flag.startswith(("--config", "--isolation"))] == [
+        "--isolation-level=read_committed",
+        "--config=broker.address.family=v4",
+        "--config=fetch.min.bytes=1",
     ]
+
+
+def test_owned_properties_are_those_that_the_sidecar_refuses() -> None:
+    for name in ("OWNED", "OWNED_PREFIXES", "FREE", "CALLBACK", "KEY"):
+        assert getattr(kafka_properties, name) == getattr(sidecars_properties, name), name
+    assert kafka_properties.LENGTH_MAX == PROPERTY_LENGTH_MAX
 
 
 def test_a_small_group_asks_for_nothing_that_is_not_there() -> None:

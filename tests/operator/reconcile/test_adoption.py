@@ -178,6 +178,7 @@ def test_rotas_own_servers_are_trusted_as_the_operator_is_set(
     [
         {},
         {**KAFKA, "auth": AUTH},
+        {**KAFKA, "config": {"fetch.min.bytes": "1000", "isolation.level": "read_committed"}},
         {**KAFKA, "coordination": "Rota", "coordinatorAddress": "rota://rota:7070"},
         {"config": {"isolation.level": "read_committed"}},
         {"delivery": {"mode": "http", "http": {"url": "http://127.0.0.1:8080/"}}},

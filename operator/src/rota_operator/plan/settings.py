@@ -37,5 +37,6 @@ def flags_of(
         flags.append(f"--coordinator-address={address_of(spec.coordinator_address).removeprefix(ROTA)}")
     if ISOLATION in spec.config:
         flags.append(f"--isolation-level={spec.config[ISOLATION]}")
+    flags += [f"--config={key}={value}" for key, value in sorted(spec.config.items()) if key != ISOLATION]
     flags.append(f"--drain-timeout-ms={spec.sidecar.termination_drain_seconds * 1000}")
     return flags

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from rota_operator.plan.kafka_properties import property_problem
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import FieldError, Path
@@ -37,8 +38,6 @@ IGNORED_FIELDS: Mapping[Path, str] = {
     ("sidecar", "imagePullSecrets"): "there are no images",
     ("sidecar", "resources"): "processes have no limits",
 }
-# Isolation may be asked for as Kafka calls it.
-SUPPORTED_PROPERTIES = (ISOLATION,)
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 NOT_YET = "is not supported yet; remove it"
 RESERVED_MECHANISMS = ("GSSAPI", "OAUTHBEARER")
@@ -53,7 +52,7 @@ def unsupported(spec: ConsumerGroupSpec, backend: Backend = Backend.LOCAL) -> li
         for path in UNSUPPORTED_FIELDS[backend]
         for leaf in _differences(_value_at(given, path), _value_at(defaults, path), path)
     ]
-    found += _property_errors(spec, backend)
+    found += _property_errors(spec)
     if backend is Backend.CLUSTER:
         found += _cluster_errors(spec)
     return found
@@ -80,16 +79,18 @@ def _sidecar_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
         yield FieldError(("spec", "topicPattern"), f"must be a regular expression ({error})")
 
 
-def _property_errors(spec: ConsumerGroupSpec, backend: Backend) -> Iterator[FieldError]:
-    for key in spec.config:
-        if key in SUPPORTED_PROPERTIES:
+def _property_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
+    for key, value in spec.config.items():
+        # Isolation is a flag of the sidecar, for every backend.
+        if key == ISOLATION:
             continue
-        message = f"{NOT_YET} (supported: {', '.join(SUPPORTED_PROPERTIES)})"
-        if backend is Backend.CLUSTER and spec.speaks_rota:
+        message = property_problem(key, value)
+        if spec.speaks_rota:
             message = (
                 "applies to Kafka brokers only; remove it, because bootstrapServers are rota:// addresses"
             )
-        yield FieldError(("spec", "config", key), message)
+        if message:
+            yield FieldError(("spec", "config", key), message)
 
 
 def _cluster_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:

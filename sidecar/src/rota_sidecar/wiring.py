@@ -33,7 +33,11 @@ LookAtProtocol = Callable[[float], Awaitable[str]]
 def open_state(config: SidecarConfig) -> StateFile | None:
     """Open the file of the member's identity; None: it is not kept."""
     folder, member = config.process.state_folder, config.member
-    return None if folder is None else StateFile(folder, Owner(member.group_id, member.instance_id))
+    if folder is None:
+        return None
+    # The name that Fleet has assigned to the process before this one is this one's, also while Fleet is unavailable.
+    awaits_name = config.is_static and member.instance_id is None
+    return StateFile(folder, Owner(member.group_id, member.instance_id), adopts_instance=awaits_name)
 
 
 def member_for(

@@ -50,6 +50,38 @@ def test_what_was_written_is_read_by_the_next_process(tmp_path: Path, saved: Sav
     assert second.read() == (None, "")
 
 
+def test_a_static_member_without_a_name_takes_that_of_the_file(tmp_path: Path) -> None:
+    named = StateFile(tmp_path, Owner("orders", "orders-3"))
+    named.write(LEADER)
+    named.close()
+    next_one = StateFile(tmp_path, OWNER, adopts_instance=True)
+    assert next_one.read() == (LEADER, "")
+    assert next_one.instance_id == "orders-3"
+    next_one.write(SavedMembership("rota-2"))
+    next_one.close()
+    assert StateFile(tmp_path, Owner("orders", "orders-3")).read() == (SavedMembership("rota-2"), "")
+
+
+@pytest.mark.parametrize(
+    ("owner", "reason"),
+    [
+        (Owner("bills", "bills-3"), "it belongs to another group or instance id"),
+        (Owner("orders", "a b"), "its instance_id is not a valid name"),
+    ],
+)
+def test_a_name_of_another_group_or_an_invalid_one_is_not_taken(
+    tmp_path: Path, owner: Owner, reason: str
+) -> None:
+    other = StateFile(tmp_path, owner)
+    other.write(LEADER)
+    other.close()
+    nameless = StateFile(tmp_path, OWNER, adopts_instance=True)
+    saved, problem = nameless.read()
+    assert saved is None
+    assert reason in problem
+    assert (tmp_path / f"{FILE}.aside").exists()
+
+
 def test_only_this_user_may_read_it(tmp_path: Path, file: StateFile) -> None:
     before = os.umask(0)
     try:

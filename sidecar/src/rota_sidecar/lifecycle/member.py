@@ -12,9 +12,11 @@ from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.actions import Ended, Problem
 from rota_sidecar.core.member.config import Strategy
+from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.membership.driver import Membership
+from rota_sidecar.membership.state_file import StateFile
 from rota_sidecar.observability.counters import CountedCoordination, Counters
 from rota_sidecar.wiring import Strategies
 
@@ -85,11 +87,21 @@ class MemberLifecycle:
             by_topic.setdefault(partition.topic, {})[partition.number] = rate
         self.current.post(on.RatesMeasured(by_topic))
 
+    def _saved(self, state_file: StateFile | None) -> tuple[SavedMembership | None, str]:
+        """Return the saved membership and a problem; a static member without a name takes the name of the file."""
+        if state_file is None:
+            return None, ""
+        found = state_file.read()
+        if state_file.instance_id != self._config.member.instance_id:
+            member = replace(self._config.member, instance_id=state_file.instance_id)
+            self._config = replace(self._config, member=member)
+        return found
+
     async def _be(self) -> Ended:
-        config, driver = self._config, self._driver
-        state_file = wiring.open_state(config)
+        driver, state_file = self._driver, wiring.open_state(self._config)
         try:
-            saved, forgotten = (None, "") if state_file is None else state_file.read()
+            saved, forgotten = self._saved(state_file)
+            config = self._config
             offers = wiring.offers_of(self._strategies)
             engine = wiring.engine_for(config, self._strategies, driver.on_coordinator_event, state_file)
             counted = replace(engine, coordination=CountedCoordination(engine.coordination, self._counters))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rota_service.private_files import FILE_MODE, make_folder
+from rota_sidecar.config.parsing import is_name
 from rota_sidecar.core.member.identity import NO_GENERATION, JoinMetadata, SavedMembership
 
 FILE = "member.json"
@@ -50,13 +51,20 @@ class Owner(NamedTuple):
 class StateFile:
     """The state file of one sidecar. Invariant: it holds the lock on its folder unless `_lock` is None. Raises StateFileError."""
 
-    def __init__(self, folder: Path, owner: Owner) -> None:
+    def __init__(self, folder: Path, owner: Owner, *, adopts_instance: bool = False) -> None:
+        """With `adopts_instance` the membership of any instance id of the group is read, and its instance id is the owner's then."""
         self._folder = folder
         self._owner = owner
+        self._adopts_instance = adopts_instance
         # None while the disk is too full for the folder. The sidecar starts all the same; `write` tries again and raises.
         self._lock: int | None = None
         with suppress(NoRoom):
             self._lock = _locked(folder)
+
+    @property
+    def instance_id(self) -> str | None:
+        """Instance id of the owner."""
+        return self._owner.instance_id
 
     def read(self) -> tuple[SavedMembership | None, str]:
         """Return the saved membership, if any, and a problem if the file was invalid and was moved aside."""
@@ -64,7 +72,11 @@ class StateFile:
             return None, ""
         try:
             data = self._content()
-            return (None if data is None else _parsed(data, self._owner)), ""
+            if data is None:
+                return None, ""
+            if self._adopts_instance:
+                self._owner = _with_saved_instance(data, self._owner)
+            return _parsed(data, self._owner), ""
         except (_Unusable, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return None, self._put_aside(reason or "unreadable")
@@ -176,13 +188,28 @@ def _written(saved: SavedMembership, owner: Owner) -> bytes:
     ).encode()
 
 
-def _parsed(data: bytes, owner: Owner) -> SavedMembership:
+def _with_saved_instance(data: bytes, owner: Owner) -> Owner:
+    """Return the owner with the instance id of the file."""
+    instance_id = _fields(data).get("instance_id")
+    if instance_id is None:
+        return owner
+    if not (isinstance(instance_id, str) and is_name(instance_id)):
+        raise _Unusable("its instance_id is not a valid name")
+    return owner._replace(instance_id=instance_id)
+
+
+def _fields(data: bytes) -> Mapping[str, object]:
     try:
         held = json.loads(data)
     except (ValueError, RecursionError):
         raise _Unusable("it is not JSON") from None
     if not isinstance(held, dict) or held.get("version") != VERSION:
         raise _Unusable(f"its version is not {VERSION}")
+    return held
+
+
+def _parsed(data: bytes, owner: Owner) -> SavedMembership:
+    held = _fields(data)
     if held.get("group_id") != owner.group_id or held.get("instance_id") != owner.instance_id:
         raise _Unusable("it belongs to another group or instance id")
     if not _of(held, "member_id", str):

@@ -1,0 +1,136 @@
+"""A sidecar that Fleet has named is the same static member after a crash, also while Fleet is unavailable."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+from tests.sidecar.fleet.headquarters import Headquarters, serving
+from tests.support.coordinator import Coordinator
+from tests.support.sidecar import Deliverer
+
+pytestmark = pytest.mark.process
+AGAIN_S = 2
+EXIT_S = 15
+
+
+def is_member(fleet: Headquarters, name: str) -> bool:
+    member = fleet.last.member
+    return member.state == pb.MEMBER_STATE_STABLE and member.group_instance_id == name
+
+
+def sidecar_of(
+    folder: Path,
+    coordinator: Coordinator,
+    topic: str,
+    fleet: str,
+    more: Sequence[str] = (),
+    name: str = "sidecar",
+) -> Deliverer:
+    flags = (
+        f"--topics={topic}",
+        "--static",
+        f"--fleet={fleet}",
+        f"--state-folder={folder}/{name}-state",
+        *more,
+    )
+    return Deliverer(folder, f"rota://{coordinator.address}", topic, flags, name=name)
+
+
+@asynccontextmanager
+async def started(sidecar: Deliverer) -> AsyncIterator[None]:
+    await asyncio.to_thread(sidecar.start)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(sidecar.close)
+
+
+async def named(fleet: Headquarters, name: str) -> pb.MemberReport:
+    """Name the sidecar; return its report once it is a member."""
+    await fleet.wait_until(lambda: bool(fleet.reports))
+    assert (await fleet.order(1, instance=pb.Instance(name=name))).error == ""
+    await fleet.wait_until(lambda: is_member(fleet, name) and len(fleet.last.partitions) == 2)
+    return fleet.last.member
+
+
+def is_stable(sidecar: Deliverer, topic: str) -> bool:
+    return sidecar.metrics().get(f'rota_member_state{{group="{topic}",state="Stable"}}') == 1
+
+
+def test_after_a_crash_it_is_the_same_member_without_fleet(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def run() -> None:
+        async with serving() as fleet:
+            sidecar = sidecar_of(tmp_path, coordinator, topic, address := fleet.address)
+            await asyncio.to_thread(sidecar.start)
+            before = await named(fleet, f"{topic}-3")
+            await asyncio.to_thread(sidecar.kill)
+        async with started(sidecar):
+            await asyncio.to_thread(sidecar.wait_until, lambda: is_stable(sidecar, topic), within_s=AGAIN_S)
+            async with serving(address) as fleet:
+                await fleet.wait_until(lambda: bool(fleet.reports))
+                after = fleet.last.member
+                assert (after.member_id, after.generation_id, after.group_instance_id) == (
+                    before.member_id,
+                    before.generation_id,
+                    before.group_instance_id,
+                )
+                assert (await fleet.order(2, instance=pb.Instance(name=f"{topic}-3"))).error == ""
+                assert fleet.last.member.generation_id == before.generation_id
+
+    asyncio.run(run())
+
+
+def test_a_name_that_another_member_has_taken_is_not_taken_back(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def run() -> None:
+        async with serving() as fleet:
+            sidecar = sidecar_of(tmp_path, coordinator, topic, fleet.address)
+            await asyncio.to_thread(sidecar.start)
+            await named(fleet, f"{topic}-0")
+            await asyncio.to_thread(sidecar.kill)
+        other = Deliverer(
+            tmp_path,
+            f"rota://{coordinator.address}",
+            topic,
+            (f"--topics={topic}", f"--group-instance-id={topic}-0"),
+            name="other",
+        )
+        async with started(other):
+            await asyncio.to_thread(other.wait_until, lambda: is_stable(other, topic))
+            sidecar.begin_start()
+            assert await asyncio.to_thread(sidecar.process.wait, within_s=EXIT_S) == 1
+            assert "FENCED_INSTANCE_ID" in sidecar.process.log.read_text()
+            async with serving(fleet.address) as again, started(sidecar):
+                await again.wait_until(lambda: bool(again.reports))
+                assert again.last.member.state == pb.MEMBER_STATE_DOWN
+                assert again.last.member.group_instance_id == ""
+                assert is_stable(other, topic)
+
+    asyncio.run(run())
+
+
+def test_a_name_ends_with_the_member_that_is_scaled_away(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def run() -> None:
+        async with serving() as fleet:
+            sidecar = sidecar_of(tmp_path, coordinator, topic, fleet.address)
+            await asyncio.to_thread(sidecar.start)
+            await named(fleet, f"{topic}-0")
+            far_ms = 1 << 50
+            assert (await fleet.order(2, drain=pb.Drain(expires_ms=far_ms))).error == ""
+            assert await asyncio.to_thread(sidecar.terminate) == 0
+            seen = len(fleet.reports)
+            async with started(sidecar):
+                await fleet.wait_until(lambda: len(fleet.reports) > seen)
+                assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
+                assert fleet.last.member.group_instance_id == ""
+
+    asyncio.run(run())

@@ -1,1 +1,3 @@
-"""The coordinator's decisions, without IO, clocks and chance: groups, the topic log, slots and quotas."""
+"""
+The coordinator's decisions as deterministic code without I/O, clocks or randomness: groups, topic log, slots, quotas.
+"""

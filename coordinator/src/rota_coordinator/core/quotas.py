@@ -1,9 +1,9 @@
 """
-Quotas per principal: how much of the coordinator each may use, and how much each uses now.
+Quotas per principal: the limits of each principal, and its present usage.
 
-The creator of a group or topic is charged for it, with its members and what they send, or its partitions and their records. The
-slots and the embedded log report the size of each group and partition after each decision; the service, and the log's decisions,
-ask whether what a request adds still fits. Pure: counts in, a sentence out.
+The creator of a group or topic is charged for it: a group with its members, metadata and assignments, a topic with its
+partitions and records. The slots and the embedded log report each size after each decision; the router and the log's
+decisions check the growth by a request before they carry it out. Pure: usage comes in, an error message goes out.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,17 +18,17 @@ class Usage(NamedTuple):
     """The usage charged to a principal, or the growth that a request adds."""
 
     groups: int = 0
-    # With the member ids that were given out and not used yet.
+    # Members, assigned but unused member ids included.
     members: int = 0
-    # Of the metadata that members offer, and of what is written of their groups: metadata and assignments.
+    # Bytes of the metadata that members offer, and of the metadata and assignments in the groups' records.
     group_bytes: int = 0
     topics: int = 0
     partitions: int = 0
-    # Of rows of the embedded log, see `stored_bytes`.
+    # Bytes of rows of the embedded log, see `stored_bytes`.
     log_bytes: int = 0
 
     def plus(self, other: "Usage") -> "Usage":
-        """The sum of both."""
+        """Return the sum of both."""
         return Usage._make(map(add, self, other))
 
     def minus(self, other: "Usage") -> "Usage":
@@ -48,7 +48,7 @@ class Quota(NamedTuple):
 
 
 NOTHING = Usage()
-# Field -> its name in flags and in the tokens file, and what it counts.
+# Field -> its name in flags and in the tokens file, and its unit in messages.
 QUOTAS: dict[str, tuple[str, str]] = {
     "groups": ("groups", "groups"),
     "members": ("members", "group members"),
@@ -60,7 +60,9 @@ QUOTAS: dict[str, tuple[str, str]] = {
 
 
 def exceeded(principal: str, quota: Quota, used: Usage, more: Usage) -> str:
-    """Names the first quota that `more` exceeds; empty when all of it fits. What does not grow fits always."""
+    """
+    Return a message about the first quota that `more` exceeds; empty: all fits. A field that does not grow always fits.
+    """
     for field, limit, has, grows in zip(Usage._fields, quota, used, more, strict=True):
         if grows > 0 and limit != UNLIMITED and has + grows > limit:
             name, what = QUOTAS[field]
@@ -82,7 +84,7 @@ class Quotas:
     """
     The usage of every principal. Invariant: it is the sum of the principal's charges.
 
-    What was created before quotas were counted has no principal, and is charged to none.
+    Groups and topics created by a version without quotas have no principal and are charged to none.
     """
 
     def __init__(self, quota_of: Callable[[str], Quota] = lambda principal: Quota()) -> None:
@@ -95,7 +97,7 @@ class Quotas:
         return self._used.get(principal, NOTHING)
 
     def charge(self, key: Hashable, principal: str, usage: Usage) -> None:
-        """Charge the principal for something, in place of what was charged for it before."""
+        """Set the charge for the key; an earlier charge for the same key is replaced."""
         before = self._charges.get(key)
         if before is not None and before.principal == principal:
             if before.usage != usage:
@@ -119,30 +121,30 @@ class Quotas:
             del self._used[before.principal]
 
     def refusal(self, principal: str, more: Usage) -> str:
-        """Return why the principal may not use that much more; empty when it may."""
+        """Return the message that rejects this growth of the principal's usage; empty: it is within the quota."""
         if not principal:
             return ""
         return exceeded(principal, self._quota_of(principal), self.used(principal), more)
 
 
-# Uses more of a principal's quota; the sentence with which that is refused, empty when it is not.
+# Reserves growth of a principal's usage; returns the message of a rejection, empty on success.
 Reserve = Callable[[str, Usage], str]
 
 
 def reserve_unlimited(principal: str, more: Usage) -> str:
-    """Refuses nothing: for what has no quotas."""
+    """Accept any growth; used where no quotas apply."""
     return ""
 
 
 class Budget:
-    """Adds up what the parts of one request use before they are charged, and refuses those that exceed a quota."""
+    """Reservations of one request: adds up the growth by its parts, and rejects parts that exceed a quota."""
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
         self._reserved: dict[str, Usage] = {}
 
     def reserve(self, principal: str, more: Usage) -> str:
-        """Use so much more; what is refused is not counted. See `Reserve`."""
+        """Reserve growth; a rejected reservation is not counted. See `Reserve`."""
         before = self._reserved.get(principal)
         together = more if before is None else before.plus(more)
         refusal = self._quotas.refusal(principal, together)

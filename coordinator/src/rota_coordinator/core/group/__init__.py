@@ -1,6 +1,6 @@
 """
-The group core: one group answers one request at a time with values, and performs nothing.
+The group core: decides one request of one group at a time, and returns responses and effects without performing them.
 
-Called by the server, which owns sockets, clocks and the store, and by the simulation, which owns fakes of all
-three. That is why nothing here may read a clock, draw a random number or touch IO: `make check` holds it.
+Called by the shell (`runtime.slot`), which owns sockets, clocks and the store, and by the simulation with fakes of all
+three. The code reads no clock, draws no random number and performs no I/O; `make check` enforces it.
 """

@@ -1,7 +1,7 @@
 """
-Administration of one group: describe, delete, delete or alter its offsets, expire them.
+Administration of one group: describe, delete, and delete, alter or expire its offsets.
 
-Each request here is about one group; the service splits and joins those about many.
+Called by `groups` with requests about one group; `rpc.admin_service` splits requests about several groups.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ STATES = {
 
 
 def described(group: Group) -> admin.DescribedGroup:
-    """The group as its members and administrators may know it; what is being negotiated is not shown."""
+    """Return the description of the group; as in Kafka, protocol and metadata are shown in state Stable only."""
     settled = group.state is State.STABLE
     return admin.DescribedGroup(
         group_id=group.group_id,
@@ -51,26 +51,26 @@ def described(group: Group) -> admin.DescribedGroup:
 
 
 def listed(group: Group) -> admin.ListedGroup:
-    """The group in a list."""
+    """Return the group's entry in ListGroups."""
     return admin.ListedGroup(
         group_id=group.group_id, protocol_type=group.protocol_type, state=STATES[group.state]
     )
 
 
 def unknown(group_id: str) -> admin.DescribedGroup:
-    """A group that does not exist is dead, as in Kafka."""
+    """Return the description of a group that does not exist: state Dead, as in Kafka."""
     return admin.DescribedGroup(group_id=group_id, state=admin.GROUP_STATE_DEAD)
 
 
 def deletion_error(group: Group | None) -> pb.ErrorCode.ValueType:
-    """Why a group cannot be deleted; NONE if it can. Ids that were only handed out do not keep it."""
+    """Return the error of a group that cannot be deleted; NONE if it can. Unused member ids do not prevent deletion."""
     if group is None:
         return pb.GROUP_ID_NOT_FOUND
     return pb.NONE if group.state is State.EMPTY else pb.NON_EMPTY_GROUP
 
 
 def removal(group: Group) -> Record:
-    """The record that ends a group and its offsets."""
+    """Return the record that removes a group with its offsets."""
     return Record(group_removed=GroupRemoved(group_id=group.group_id, incarnation=group.incarnation))
 
 
@@ -96,7 +96,7 @@ def delete_offsets(
 def alter_offsets(
     group: Group, offsets: Offsets, effects: Effects, request: admin.AlterOffsetsRequest, at_ms: WallMs
 ) -> admin.AlterOffsetsResponse:
-    """Set offsets of an empty group; members would not notice the change, and would commit over it."""
+    """Set offsets of an empty group; members would not notice the change and would overwrite it."""
     if group.state is not State.EMPTY:
         return admin.AlterOffsetsResponse(error_code=pb.NON_EMPTY_GROUP)
 
@@ -128,9 +128,9 @@ def alter_offsets(
 
 def expire_offsets(group: Group, offsets: Offsets, effects: Effects, now_ms: WallMs) -> None:
     """
-    Delete offsets that have not been needed for the retention time; never while the group has members.
+    Delete offsets beyond the retention time; a group with members keeps all its offsets.
 
-    The time counts from when the group became empty; of a group that never had members, from each commit.
+    The time starts when the group becomes empty; without members ever, it starts at each commit.
     """
     if group.state is not State.EMPTY:
         return
@@ -143,7 +143,7 @@ def expire_offsets(group: Group, offsets: Offsets, effects: Effects, now_ms: Wal
 def each_partition(
     topics: list[tuple[str, list[int]]], act: Callable[[str, int], pb.ErrorCode.ValueType]
 ) -> list[pb.TopicErrors]:
-    """The outcome for each partition, in the order of the request."""
+    """Return the error of each partition, in the order of the request."""
     return [
         pb.TopicErrors(
             name=name,

@@ -1,11 +1,11 @@
-"""The answer to a request that is refused as a whole, in the shape that its sender expects."""
+"""Error responses of rejected requests, in the response type of each request. Called by `groups` and the slots."""
 
 from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-# What members and producers ask.
+# Requests of members and producers.
 ProtocolRequest = (
     pb.JoinGroupRequest
     | pb.SyncGroupRequest
@@ -15,7 +15,7 @@ ProtocolRequest = (
     | pb.TxnCommitOffsetsRequest
     | pb.FetchOffsetsRequest
 )
-# What administrators ask of one group.
+# Requests of administrators about one group.
 AdminRequest = (
     admin.DescribeGroupsRequest
     | admin.DeleteGroupsRequest
@@ -26,7 +26,7 @@ Request = ProtocolRequest | AdminRequest
 
 
 def group_of(request: Request) -> str:
-    """The group that a request is about; those of administrators are split before, so that it is one."""
+    """Return the group id of a request; administrators' requests have been split into one per group."""
     if isinstance(request, admin.DescribeGroupsRequest | admin.DeleteGroupsRequest):
         (group_id,) = request.group_ids
         return group_id
@@ -34,7 +34,7 @@ def group_of(request: Request) -> str:
 
 
 def refused(request: Request, error: pb.ErrorCode.ValueType) -> Message:
-    """The error, where each kind of answer carries it."""
+    """Return the response that carries the error, where its type has the field."""
     match request:
         case pb.JoinGroupRequest():
             return pb.JoinGroupResponse(error_code=error, generation_id=-1)
@@ -55,7 +55,7 @@ def refused(request: Request, error: pb.ErrorCode.ValueType) -> Message:
 
 
 def refused_administration(request: AdminRequest, error: pb.ErrorCode.ValueType) -> Message:
-    """The same for what administrators ask."""
+    """Return the response to an administrator's request that carries the error."""
     match request:
         case admin.DescribeGroupsRequest():
             group = admin.DescribedGroup(group_id=group_of(request), error_code=error)
@@ -72,7 +72,7 @@ def refused_administration(request: AdminRequest, error: pb.ErrorCode.ValueType)
 def copied(
     request: pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest, error: pb.ErrorCode.ValueType
 ) -> list[pb.TopicErrors]:
-    """One error for every partition, because clients look at the partitions."""
+    """Return the error for every partition of the request, because clients check each partition's error."""
     return [
         pb.TopicErrors(
             name=topic.name,

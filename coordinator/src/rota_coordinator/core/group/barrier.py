@@ -1,7 +1,7 @@
 """
-The round of joins: how it opens, when it closes, who is in the generation that it makes.
+The join phase of a rebalance: a round of joins opens, members join, and closing it starts the next generation.
 
-Called by whatever makes a round necessary (join, leave, an expired session) and by the passing of time.
+Called on joins, leaves and expired sessions, which make a round necessary, and by `expiry` when its deadline passes.
 """
 
 from rota_coordinator.core.group.effects import Cause, Effects, RoundOpened, RoundSettled
@@ -11,12 +11,12 @@ from rota_coordinator.core.instants import MonotonicMs
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, Record
 
-# How often, at most, a round is looked at whose members are all away; they may ask for less.
+# Minimum interval, in ms, between checks of a round whose members are all absent.
 ABSENT_CHECK_MS_MIN = 100
 
 
 def rebalance(group: Group, effects: Effects, now_ms: MonotonicMs, cause: Cause, reason: str) -> None:
-    """Open a round of joins, or close the open one if it is complete. `reason` is for logs and descriptions."""
+    """Open a round of joins, or close the open one if it is complete. `reason` appears in logs and descriptions."""
     if group.state is State.PREPARING:
         close_if_complete(group, effects, now_ms)
         return
@@ -24,7 +24,8 @@ def rebalance(group: Group, effects: Effects, now_ms: MonotonicMs, cause: Cause,
         for member in group.members:
             member.assignment = b""
             if member.syncing is not None:
-                # It could not speak while it waited for us: its session begins with our answer, as in Kafka.
+                # A member sends no heartbeat while its sync is parked: as in Kafka, its session starts with the
+                # response.
                 group.touch(member, now_ms)
             answer(effects, member.syncing, pb.SyncGroupResponse(error_code=pb.REBALANCE_IN_PROGRESS))
             member.syncing = None
@@ -49,7 +50,11 @@ def rebalance(group: Group, effects: Effects, now_ms: MonotonicMs, cause: Cause,
 
 
 def opened(group: Group, now_ms: MonotonicMs) -> Barrier:
-    """A new round. That of an empty group waits for more members to come, a delay at a time."""
+    """
+    Return a new round with its deadline.
+
+    The round of an empty group stays open for the initial rebalance delay, which each new member extends.
+    """
     timeout_ms = group.members.rebalance_timeout_ms()
     if group.state is State.EMPTY:
         delay_ms = group.config.initial_rebalance_delay_ms
@@ -60,7 +65,7 @@ def opened(group: Group, now_ms: MonotonicMs) -> Barrier:
             delay_ms=delay_ms,
             remaining_ms=max(timeout_ms - delay_ms, 0),
         )
-    # Nobody is left to come together with: an emptied group is empty at once.
+    # Without members there are no joins to coalesce: the group becomes empty at once.
     coalesce_ms = group.config.rebalance_coalesce_ms if group.members.by_id else 0
     return Barrier(deadline_ms=now_ms + timeout_ms, open_until_ms=now_ms + coalesce_ms)
 
@@ -75,7 +80,7 @@ def close_if_complete(group: Group, effects: Effects, now_ms: MonotonicMs) -> No
 
 
 def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """The round's own clock."""
+    """Close the round if it is complete; at its deadline, close it or extend the first round."""
     barrier = group.barrier
     if barrier is None:
         return
@@ -93,20 +98,20 @@ def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 def close(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
     """
-    Start a generation of the members that joined. Dynamic members that did not join are removed, static ones stay.
+    Start a generation with the members that joined. Dynamic members that did not join are removed, static members stay.
     """
     for member in [each for each in group.members if each.joining is None and each.instance_id is None]:
         group.drop(member, effects)
     present = [member for member in group.members if member.joining is not None]
     if group.members.by_id and not present:
-        # Static members only, all away: wait on, until their sessions end.
+        # Only absent static members are left: keep the round open until their sessions expire.
         assert group.barrier is not None
         wait_ms = max(group.members.rebalance_timeout_ms(), ABSENT_CHECK_MS_MIN)
         group.barrier = Barrier(now_ms + wait_ms, open_until_ms=now_ms)
         return
     if present and group.members.by_id[group.members.leader].joining is None:
         group.members.leader = present[0].member_id
-    # Written before anybody hears of it, so that no crash makes it be issued twice.
+    # Written before any member receives the generation, so that a crash cannot issue it twice.
     reserved = GenerationReserved(group_id=group.group_id, generation_id=group.reserved_generation + 1)
     group.write(Record(generation_reserved=reserved), effects)
     group.generation = group.reserved_generation
@@ -117,7 +122,7 @@ def close(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def empty(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Make the group empty after its last member left; the group and its offsets stay."""
+    """Make the group empty after its last member left; the group and its offsets remain."""
     group.members.leader = ""
     group.protocol_name = ""
     group.write(group.record({}, group.wall.at(now_ms)), effects)
@@ -125,7 +130,7 @@ def empty(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def settle(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """The rounds since the group last had an assignment came to an end."""
+    """Report the end of the rebalance: the group has an assignment again, or no members."""
     if group.unsettled_since_ms is not None:
         unsettled_ms = now_ms - group.unsettled_since_ms
         settled = RoundSettled(group.group_id, group.generation, len(group.members), unsettled_ms)
@@ -134,7 +139,7 @@ def settle(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 
 def start_generation(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Answer every waiting join with the new generation, and start waiting for the leader's assignment."""
+    """Answer every parked join with the new generation, and start waiting for the leader's assignment."""
     group.protocol_name = group.members.elect_protocol()
     metadata = [member.metadata(group.protocol_name) for member in group.members]
     group.subscribed = subscribed_by(group.protocol_type, metadata)
@@ -151,7 +156,7 @@ def start_generation(group: Group, effects: Effects, now_ms: MonotonicMs) -> Non
 
 
 def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:
-    """The answer to a join: the present generation, and for the leader who is in it."""
+    """Return the response to a join: the present generation, and for the leader also the members."""
     leads = member.member_id == group.members.leader
     return pb.JoinGroupResponse(
         generation_id=group.generation,

@@ -1,4 +1,4 @@
-"""Validation of commits, partition by partition, and the records that they become."""
+"""Validate a commit, first the request and then each partition, and turn it into records. Called by `groups`."""
 
 from rota_coordinator.core.group.answers import copied
 from rota_coordinator.core.group.consumer_protocol import TopicPartition
@@ -14,7 +14,9 @@ Request = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
 
 def refusal(group: Group, request: Request, now_ms: MonotonicMs) -> pb.ErrorCode.ValueType:
-    """Why the whole request is refused; NONE if it is not. A commit also keeps its member's session alive."""
+    """
+    Return the error that rejects the whole request; NONE if none. A valid commit also extends its member's session.
+    """
     transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
     instance_id = instance_of(request)
     if request.generation_id < 0 and group.state is State.EMPTY:
@@ -37,32 +39,34 @@ def refusal(group: Group, request: Request, now_ms: MonotonicMs) -> pb.ErrorCode
 
 
 def room_error(offsets: Offsets, partition: TopicPartition) -> pb.ErrorCode.ValueType:
-    """Return why the group cannot keep an offset of the partition, whichever request brings it."""
+    """
+    Return the error of a partition whose offset exceeds the group's limit; NONE if it fits. Every request checks this.
+    """
     return pb.NONE if offsets.has_room_for(partition) else pb.INVALID_COMMIT_OFFSET_SIZE
 
 
 def partition_error(
     group: Group, request: Request, partition: TopicPartition, metadata: str
 ) -> pb.ErrorCode.ValueType:
-    """Why one partition is refused."""
+    """Return the error of one partition; NONE if it may be committed."""
     if is_longer(metadata, group.config.offset_metadata_length_max):
         return pb.OFFSET_METADATA_TOO_LARGE
     if request.generation_id < 0:
         return pb.NONE
     owner = group.owner_of(partition)
-    # Kafka looks at member and generation only; a late verdict for a partition that moved would pass there.
+    # Kafka checks member and generation only, so it accepts a late commit for a partition that has moved.
     return pb.NONE if owner in (None, request.member_id) else pb.ILLEGAL_GENERATION
 
 
 def is_longer(text: str, most: int) -> bool:
-    """Return whether a text has more UTF-16 units than `most`; they are counted only near the limit."""
+    """Return whether a text has more than `most` UTF-16 code units; they are counted only near the limit."""
     return 2 * len(text) > most and len(text.encode("utf-16-le")) // 2 > most
 
 
 def commit(
     group: Group, offsets: Offsets, effects: Effects, request: Request, now_ms: MonotonicMs
 ) -> tuple[pb.ErrorCode.ValueType, list[pb.TopicErrors]]:
-    """Decide a commit: the error of the request, and of each partition."""
+    """Decide a commit, and answer with an error for each partition."""
     error = refusal(group, request, now_ms)
     if error:
         return error, copied(request, error)

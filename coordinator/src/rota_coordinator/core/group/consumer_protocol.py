@@ -1,8 +1,8 @@
 """
 Decode what the coordinator needs of Kafka's consumer protocol: subscribed topics, assigned and owned partitions.
 
-The coordinator stores the bytes as members sent them. Bytes that cannot be decoded are no error here: the group then
-has no known topics, owners or claims.
+The coordinator stores the bytes as members sent them. Malformed bytes are accepted: the group then has no known
+topics, owners or claims.
 """
 
 from itertools import repeat
@@ -41,7 +41,7 @@ def assigned_partitions(assignment: bytes) -> frozenset[TopicPartition] | None:
 
 
 class Claim(NamedTuple):
-    """Partitions that a member states to own, and the generation in which it owned them; NO_GENERATION: unknown."""
+    """Partitions that a member reports as owned, and the generation in which it owned them; NO_GENERATION: unknown."""
 
     partitions: frozenset[TopicPartition]
     generation: int
@@ -51,7 +51,7 @@ NO_CLAIM = Claim(frozenset(), NO_GENERATION)
 
 
 def claimed_partitions(metadata: bytes) -> Claim:
-    """Return the claim of a subscription; NO_CLAIM: it is malformed, or of version 0, which has no such field."""
+    """Return the claim of a subscription; NO_CLAIM: malformed, or version 0, which lacks owned partitions."""
     reader = Reader(metadata, "subscription")
     try:
         version = reader.int16()

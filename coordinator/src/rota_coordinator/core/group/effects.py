@@ -1,4 +1,4 @@
-"""Effects that a decision asks of the shell; the order of the first three is part of their meaning."""
+"""Effects of a decision, performed by the shell: records to write, responses and notices to send, in that order."""
 
 import enum
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from google.protobuf.message import Message
 from rota_proto.coordinator.v1.coordinator_pb2 import RebalanceNotice
 from rota_proto.coordinator.v1.records_pb2 import Record
 
-# One open request. Given by the shell with the request; the core gives it back with the answer.
+# Id of an open request: the shell passes it with the request, and the core returns it with the response.
 Call = NewType("Call", int)
 
 
 class Cause(enum.Enum):
-    """Why a round of joins opened. Few and fixed, so that rounds can be counted by it."""
+    """The cause of a round of joins; a fixed set, because it is a metric label."""
 
     JOINED = "member_joined"
     JOINED_AGAIN = "member_joined_again"  # the leader, or a member with other protocols
@@ -26,15 +26,15 @@ class Cause(enum.Enum):
 
 
 class RoundOpened(NamedTuple):
-    """From here on the group has no settled assignment."""
+    """A round of joins opened; the group has no settled assignment until `RoundSettled`."""
 
     group_id: str
-    generation: int  # the one that it had
+    generation: int  # the previous one
     cause: Cause
 
 
 class RoundSettled(NamedTuple):
-    """The group has an assignment again, or no members any more."""
+    """The rebalance ended: the group has an assignment again, or no members."""
 
     group_id: str
     generation: int
@@ -48,18 +48,19 @@ Round = RoundOpened | RoundSettled
 @dataclass(slots=True)
 class Effects:
     """
-    Make `records` durable first. Then answer, and abort what will never be answered, and push the notices.
+    Effects of one decision. The shell writes `records` first; once they are durable, it sends the responses, aborts
+    superseded calls and pushes the notices.
 
-    No later answer of the same slot may overtake records that are still being written: it could show a state
-    that a crash takes back.
+    Ordering: no later response of the same slot overtakes records that are being written, because it could show a
+    state that a crash undoes.
     """
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[Call, Message]] = field(default_factory=list)
-    # Calls whose place a newer call of the same member took.
+    # Calls that a newer call of the same member replaces.
     superseded: list[Call] = field(default_factory=list)
     notices: list[RebalanceNotice] = field(default_factory=list)
-    # Members that are in no group any more, as (group id, member id): nobody has to be told on their behalf.
+    # Removed members as (group id, member id); their sessions receive no more notices.
     removed_members: list[tuple[str, str]] = field(default_factory=list)
-    # What became of the group's rounds, for people and their graphs.
+    # Changes of the group's rounds, for logs and metrics.
     rounds: list[Round] = field(default_factory=list)

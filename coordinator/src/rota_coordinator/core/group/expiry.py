@@ -9,7 +9,7 @@ from rota_coordinator.core.instants import MonotonicMs
 
 
 def wake_at_ms(group: Group) -> int | None:
-    """The next time at which `pass_time` has something to do; None while nothing is awaited."""
+    """Return the next deadline of the group, when `pass_time` is due; None: no timer runs."""
     times = [*group.pending.values(), *(ends_at_ms(member) for member in group.members if can_expire(member))]
     if group.barrier is not None:
         times.append(group.barrier.deadline_ms)
@@ -21,7 +21,7 @@ def wake_at_ms(group: Group) -> int | None:
 
 
 def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Do all that is due."""
+    """Handle all timers that have expired."""
     expire_pending(group, effects, now_ms)
     for member in list(group.members):
         if can_expire(member) and now_ms >= ends_at_ms(member):
@@ -33,10 +33,10 @@ def pass_time(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
 
 def compensate_stall(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
     """
-    Extend the deadlines that expired, or shrank, while the event loop stalled for `stall_ms` until now.
+    Extend the group's deadlines by an event-loop stall of `stall_ms` that ended now.
 
-    A silent member gains at most one session timeout, however many stalls there are; a rebalance gains at most one
-    rebalance timeout. An assigned member id that was not used yet is not extended: its client joins again without it.
+    Bounds: a silent member gains at most one session timeout in total, a rebalance at most one rebalance timeout. An
+    unused member id is not extended: its client joins again without it.
     """
     for member in group.members:
         left_ms = member.session_timeout_ms - member.compensated_ms
@@ -61,9 +61,9 @@ def compensate_stall(group: Group, stall_ms: int, now_ms: MonotonicMs) -> None:
 
 def extend_deadline(deadline_ms: int, stall_ms: int, left_ms: int, now_ms: int) -> tuple[int, int]:
     """
-    A deadline after a stall that ended now, and what was gained by it: time from now on, of which `left_ms` are left.
+    Return the deadline extended by a stall that ended now, and the milliseconds gained, at most `left_ms`.
 
-    What was past already when the stall began stays past.
+    A deadline that had passed before the stall began stays unchanged.
     """
     without_ms = max(deadline_ms, now_ms)
     gain_ms = min(max(deadline_ms + stall_ms - without_ms, 0), max(left_ms, 0))
@@ -76,17 +76,17 @@ def can_expire(member: Member) -> bool:
 
 
 def ends_at_ms(member: Member) -> int:
-    """When the member's session ends, or the time of grace that followed it."""
+    """Return the time at which the member's session ends, or its grace period if the session has expired."""
     return member.session_deadline_ms if member.grace_until_ms is None else member.grace_until_ms
 
 
 def expire_pending(group: Group, effects: Effects, now_ms: MonotonicMs) -> None:
-    """Forget member ids that were assigned and not used in time."""
+    """Remove assigned member ids that were not used in time."""
     late = [member_id for member_id, deadline_ms in group.pending.items() if now_ms >= deadline_ms]
     for member_id in late:
         del group.pending[member_id]
     if late and group.state is State.PREPARING and group.members.by_id and group.all_joined():
-        # Even a first round: the last one that was expected is not coming.
+        # Close a first round too: the last expected member does not join.
         barrier.close(group, effects, now_ms)
 
 

@@ -1,8 +1,8 @@
 """
-All groups of one slot: looks the group up, checks what needs no group, and lets the group decide.
+All groups of one slot. The entry point of the group core: requests and time come in, Effects go out.
 
-The door of the core. A request comes with its call, and the time; what is to be done comes back as Effects.
-Loading goes through `replay`, then `loaded`.
+Called by the slot, which passes each request with its call id. Every method looks its group up, checks what does not
+need the group, and delegates the decision. To load, the slot calls `replay` for every record, then `loaded` once.
 """
 
 from dataclasses import dataclass, field
@@ -34,18 +34,18 @@ MemberRequest = pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeaveGroupRequest
 
 @dataclass(slots=True)
 class Groups:
-    """The groups and offsets of one slot."""
+    """The groups and offsets of one slot. Invariant: no group has a higher incarnation than `incarnation`."""
 
     config: GroupConfig
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
-    # The highest incarnation that a group of this slot ever had; the next group gets a higher one.
+    # The highest incarnation of any group of this slot, removed groups included; the next group gets a higher one.
     incarnation: int = 0
-    # The clock of timestamps; the time that comes with a request is on the monotonic one.
+    # Wall clock of timestamps; the time of requests is on the monotonic clock.
     wall: WallClock = field(default_factory=WallClock)
 
     def join(self, joining: Joining, now_ms: MonotonicMs) -> Effects:
-        """JoinGroup."""
+        """Handle JoinGroup."""
         effects = Effects()
         request = joining.request
         config = self.config
@@ -61,7 +61,7 @@ class Groups:
         return effects
 
     def handle(self, call: Call, request: MemberRequest, now_ms: MonotonicMs) -> Effects:
-        """SyncGroup, Heartbeat, LeaveGroup: what only members say."""
+        """Handle SyncGroup, Heartbeat and LeaveGroup of a member."""
         effects = Effects()
         group = self.groups.get(request.group_id)
         if not is_group_id(request.group_id):
@@ -85,12 +85,12 @@ class Groups:
     def commit(
         self, call: Call, request: commit.Request, now_ms: MonotonicMs, principal: str = ""
     ) -> Effects:
-        """CommitOffsets and TxnCommitOffsets; a group that is created is charged to the principal."""
+        """Handle CommitOffsets and TxnCommitOffsets; a group that is created is charged to the principal."""
         effects = Effects()
         transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
         respond = pb.TxnCommitOffsetsResponse if transactional else pb.CommitOffsetsResponse
         error: pb.ErrorCode.ValueType = pb.NONE
-        # Kafka lets offsets be kept under the empty name, and so do we; a transaction may not.
+        # As in Kafka, offsets may be committed under the empty group id, but not in a transaction.
         if len(request.group_id) > GROUP_ID_LENGTH_MAX or (transactional and not request.group_id):
             error = pb.INVALID_GROUP_ID
         elif request.group_id not in self.groups and request.generation_id >= 0:
@@ -104,7 +104,7 @@ class Groups:
         return effects
 
     def fetch(self, call: Call, request: pb.FetchOffsetsRequest) -> Effects:
-        """FetchOffsets: open to every caller; an unknown group has no committed offsets."""
+        """Handle FetchOffsets; the caller need not be a member, and an unknown group has no committed offsets."""
         effects = Effects()
         offsets = self.offsets.get(request.group_id) or Offsets()
         topics = offsets.everything() if request.all else request.topics
@@ -147,7 +147,7 @@ class Groups:
         return effects
 
     def expire_offsets(self, group_id: str, now_ms: MonotonicMs) -> Effects:
-        """Forget offsets beyond the retention time, and the group when nothing of it is left."""
+        """Delete offsets beyond the retention time, and the group once it has no offsets and no members."""
         effects = Effects()
         group, offsets = self.groups[group_id], self.offsets[group_id]
         admin.expire_offsets(group, offsets, effects, self.wall.at(now_ms))
@@ -156,18 +156,18 @@ class Groups:
         return effects
 
     def membership_error(self, member: pb.TxnCommitOffsetsRequest) -> pb.ErrorCode.ValueType:
-        """Why a member may not end a transaction with offsets of its group; NONE if it may."""
+        """Return the error that keeps a member from ending a transaction with offsets of its group; NONE if it may."""
         return transactions.membership_error(self.groups.get(member.group_id), member)
 
     def end_transaction(self, group_id: str, ended: ProducerEnded) -> Effects:
-        """A producer's transaction ends: what it holds in this group is committed, or dropped."""
+        """Commit or drop the group's offsets in a producer's transaction, when the transaction ends."""
         effects = Effects()
         if group_id in self.offsets:
             transactions.end(self.offsets[group_id], effects, group_id, ended)
         return effects
 
     def forget_topic(self, group_id: str, topic: str) -> Effects:
-        """A topic was deleted."""
+        """Delete the group's offsets of a deleted topic."""
         effects = Effects()
         transactions.forget_topic(self.offsets[group_id], effects, group_id, topic)
         return effects
@@ -183,12 +183,12 @@ class Groups:
             expiry.compensate_stall(group, stall_ms, now_ms)
 
     def wake_at_ms(self, group_id: str) -> int | None:
-        """When to call `pass_time` for a group."""
+        """Return the time of the next `pass_time` of a group; None: no timer runs."""
         group = self.groups.get(group_id)
         return None if group is None else expiry.wake_at_ms(group)
 
     def pass_time(self, group_id: str, now_ms: MonotonicMs) -> Effects:
-        """Do what is due in a group."""
+        """Handle the expired timers of a group."""
         effects = Effects()
         group = self.groups.get(group_id)
         if group is not None:
@@ -196,7 +196,7 @@ class Groups:
         return effects
 
     def replay(self, record: Record) -> None:
-        """Take over a record from the store, in the order of writing."""
+        """Apply a record from the store; called in write order."""
         match record.WhichOneof("record"):
             case "offset_committed":
                 offset = record.offset_committed
@@ -217,11 +217,11 @@ class Groups:
             case "producer_ended":
                 self._offsets_of(record.producer_ended.group_id).replay(record)
             case _:
-                pass  # of a later version
+                pass  # a record of a later version
 
     def snapshot(self) -> list[Record]:
-        """Records that say the same as all that were replayed: the log, compacted."""
-        # Of groups that are gone only this is left: the next group of their name is younger than all of them.
+        """Return the compacted log: the records that restore the present state."""
+        # Removed groups leave only the highest incarnation behind; a later group of the same name gets a higher one.
         records = [Record(group_removed=GroupRemoved(incarnation=self.incarnation))]
         for group_id, group in self.groups.items():
             assert group.durable is not None
@@ -249,9 +249,9 @@ class Groups:
 
     def loaded(self, now_ms: MonotonicMs, handover: HandoverSnapshot) -> dict[str, Effects]:
         """
-        All records are replayed: what that asks for, by group.
+        Finish loading after all records were replayed, and return the effects by group id.
 
-        Every member gets a full session from now, or what the last owner of the slot left it.
+        Every member gets a full session timeout from now, or the rest that the previous owner's handover states.
         """
         left = {(each.group_id, each.member_id): each.remaining_ms for each in handover.sessions}
         effects = {group_id: Effects() for group_id in self.groups}
@@ -303,7 +303,7 @@ def may_change_offsets_of(
 
 
 def unknown_group(request: MemberRequest) -> Message:
-    """A group that does not exist has no members; leaving it is an error of each entry, not of the request."""
+    """Return the response for a group that does not exist; for LeaveGroup the error is that of each entry."""
     if isinstance(request, pb.LeaveGroupRequest):
         members = [
             pb.LeftMember(

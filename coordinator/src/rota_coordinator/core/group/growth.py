@@ -11,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
 def usage(group: Group) -> Usage:
-    """Return the usage of the group."""
+    """Return the group's present quota usage."""
     return Usage(
         groups=1,
         members=len(group.members) + len(group.pending),
@@ -21,7 +21,7 @@ def usage(group: Group) -> Usage:
 
 def growth(group: Group | None, request: Request) -> Usage:
     """
-    Return the growth of the group when the request is carried out, at most; NOTHING for a request that the group
+    Return an upper bound of the usage that the request adds to its group; NOTHING for a request that the group
     rejects.
     """
     match request:
@@ -40,12 +40,14 @@ def growth(group: Group | None, request: Request) -> Usage:
 
 
 def assigned_bytes(request: pb.SyncGroupRequest) -> int:
-    """The bytes of the assignments in a sync; the group writes them down if the leader sent it, and ignores them else."""
+    """Return the bytes of the assignments in a sync; the group stores those of its leader and ignores all others."""
     return sum([len(each.member_id.encode()) + len(each.assignment) for each in request.assignments])
 
 
 def join_growth(group: Group | None, request: pb.JoinGroupRequest) -> Usage:
-    """A join brings a member or replaces the metadata of one; one with an id that was given out counts as a member already."""
+    """
+    Return the growth by a join: a new member, or other metadata; an assigned but unused id already counts as a member.
+    """
     offers = protocol_bytes(offered(request))
     if group is None:
         return NOTHING if request.member_id else Usage(groups=1, members=1, group_bytes=offers)

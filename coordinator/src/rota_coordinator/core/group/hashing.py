@@ -1,14 +1,14 @@
-"""Java's string hash, which decides where Kafka puts a group and how it breaks a tie."""
+"""Java's string hash, which Kafka uses to map a group to a partition and to break ties between protocols."""
 
 from functools import lru_cache
 
 HASH_TABLE_SLOTS = 16
-# As many groups as a coordinator is made for: each request asks for the slot of its group.
+# Cache size, equal to the maximum number of groups: each request looks up the slot of its group.
 REMEMBERED_SLOTS = 10_000
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode()`: over UTF-16 code units, 32 bits, signed."""
+    """Return Java's `String.hashCode()`: signed 32 bits, over UTF-16 code units."""
     units = text.encode("utf-16-le")
     value = 0
     for low, high in zip(units[::2], units[1::2], strict=True):
@@ -18,7 +18,7 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(REMEMBERED_SLOTS)
 def slot_of(group_id: str, slots: int) -> int:
-    """The slot of a group; Kafka defines the absolute value of the smallest integer as 0."""
+    """Return the slot of a group; as in Kafka, the absolute value of the smallest integer is 0."""
     value = java_string_hash(group_id)
     return 0 if value == -(1 << 31) else abs(value) % slots
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who may enter, under which id, and whether that needs a new round. In Kafka's order of decisions."""
+"""Decide a JoinGroup: admission, member id, and need of a new round, in Kafka's order. Called by `groups`."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,13 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """A join with what the shell adds to it: where it comes from, and chance for the id it may need."""
+    """A join with the values that the shell adds: client host, principal, and a UUID for a new member id."""
 
     call: Call
     request: pb.JoinGroupRequest
     client_host: str
-    new_uuid: str  # a UUID nobody has seen
-    principal: str = ""  # who is charged for the group if this join creates it
+    new_uuid: str  # a new UUID
+    principal: str = ""  # charged for the group if this join creates it
 
     @property
     def instance_id(self) -> str | None:
@@ -27,13 +27,13 @@ class Joining:
 
 
 def refuse(effects: Effects, joining: Joining, error: pb.ErrorCode.ValueType, member_id: str) -> None:
-    """Answer with an error."""
+    """Answer the join with an error."""
     reply = pb.JoinGroupResponse(error_code=error, generation_id=-1, member_id=member_id)
     answer(effects, joining.call, reply)
 
 
 def join(group: Group, effects: Effects, joining: Joining, now_ms: MonotonicMs) -> None:
-    """Decide one join."""
+    """Decide a join; it is answered at once, or parked until its round closes."""
     request = joining.request
     if not has_room(group, request.member_id):
         member = group.members.by_id.get(request.member_id)
@@ -61,7 +61,7 @@ def has_room(group: Group, member_id: str) -> bool:
         case State.EMPTY:
             return True
         case State.PREPARING if len(group.members) < group.config.members_max:
-            return True  # however many of them wait
+            return True  # whatever number of joins is parked
         case State.PREPARING:
             waiting = [member for member in group.members if member.joining is not None]
             return len(waiting) < group.config.members_max or any(
@@ -79,7 +79,7 @@ def is_compatible(group: Group, request: pb.JoinGroupRequest) -> bool:
 
 
 def join_without_id(group: Group, effects: Effects, joining: Joining, now_ms: MonotonicMs) -> None:
-    """A first contact: a dynamic member is given an id to join again with, a static one enters or returns."""
+    """Handle a join without id: a dynamic member gets an id to rejoin with, a static member is added or returns."""
     request = joining.request
     if joining.instance_id is None and len(group.pending) >= PENDING_MEMBERS_MAX:
         refuse(effects, joining, pb.GROUP_MAX_SIZE_REACHED, "")
@@ -98,7 +98,7 @@ def join_without_id(group: Group, effects: Effects, joining: Joining, now_ms: Mo
 
 
 def join_with_given_id(group: Group, effects: Effects, joining: Joining, now_ms: MonotonicMs) -> None:
-    """The second step of a dynamic member."""
+    """Handle the second join of a dynamic member, with the id that the first one was assigned."""
     if joining.instance_id is not None:
         refuse(effects, joining, pb.UNKNOWN_SERVER_ERROR, joining.request.member_id)
         return
@@ -107,11 +107,11 @@ def join_with_given_id(group: Group, effects: Effects, joining: Joining, now_ms:
 
 
 def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_ms: MonotonicMs) -> None:
-    """A new member waits for its first round."""
+    """Add a new member, and park its join until its first round closes."""
     request = joining.request
     if not group.members.by_id:
         group.protocol_type = request.protocol_type
-        group.subscribed = None  # until its first round is complete
+        group.subscribed = None  # unknown until its first round is complete
     member = Member(
         member_id=member_id,
         instance_id=joining.instance_id,
@@ -131,7 +131,9 @@ def enter(group: Group, effects: Effects, joining: Joining, member_id: str, now_
 
 
 def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: MonotonicMs) -> None:
-    """A member joins again: into the open round, to learn of the present one, or to ask for a new one."""
+    """
+    Handle the join of an existing member: into the open round, as a retry in the present one, or opening a new one.
+    """
     same = member.protocols == offered(joining.request)
     leads = member.member_id == group.members.leader
     match group.state:
@@ -149,7 +151,7 @@ def rejoin(group: Group, effects: Effects, joining: Joining, member: Member, now
 
 
 def wait(group: Group, effects: Effects, joining: Joining, member: Member) -> None:
-    """Put the member into the barrier; a join that waits there already is superseded."""
+    """Park the member's join in the barrier; its earlier parked join is superseded."""
     if member.joining is not None:
         effects.superseded.append(member.joining)
     group.members.update(member, joining.request)
@@ -158,7 +160,9 @@ def wait(group: Group, effects: Effects, joining: Joining, member: Member) -> No
 
 
 def come_back(group: Group, effects: Effects, joining: Joining, member: Member, now_ms: MonotonicMs) -> None:
-    """A static member returns without its id: it gets its place under a new one, and the old one is fenced."""
+    """
+    Handle a static member that returns without its id: it takes over its membership under a new id; the old is fenced.
+    """
     old_id = member.member_id
     if member.joining is not None:
         fenced = pb.JoinGroupResponse(error_code=pb.FENCED_INSTANCE_ID, generation_id=-1, member_id=old_id)
@@ -168,11 +172,11 @@ def come_back(group: Group, effects: Effects, joining: Joining, member: Member, 
     member.syncing = None
     group.members.rename(member, f"{member.instance_id}-{joining.new_uuid}")
     if old_id in group.unsynced:
-        # It has to sync in the old one's place; waited for under an id that nobody has, it could not.
+        # The sync is expected under the new id, because the old one is no longer a member.
         group.unsynced = group.unsynced - {old_id} | {member.member_id}
     effects.removed_members.append((group.group_id, old_id))
-    group.touch(member, now_ms)  # with the session of the old one, until the new one is heard again
-    # As in Kafka, only a first join may expire while it is parked: this one waits for the round like any other.
+    group.touch(member, now_ms)  # with the old session timeout, until the next request of the member
+    # As in Kafka, only the first join of a member may expire while it is parked; this one waits for the round to close.
     member.is_new = False
     group.members.update(member, joining.request)
     member.client_host = joining.client_host

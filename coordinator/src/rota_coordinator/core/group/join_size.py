@@ -1,22 +1,22 @@
 """
-The size of the join answer that a group's leader gets: it names every member, with its metadata.
+Size of the JoinGroup response that the group's leader receives, which contains every member's metadata.
 
-The service asks before it hands a join to its group. A leader whose answer exceeds a message would never learn of its
-round, and join again and again, and the others with it.
+Called by the router before a join reaches its group. A leader whose response exceeded the maximum message size would
+never receive its generation: it would rejoin without end, and all other members with it.
 """
 
 from rota_coordinator.core.group.members import entry_bytes, instance_of, offered
 from rota_coordinator.core.group.state import Group
 from rota_proto.coordinator.v1.coordinator_pb2 import JoinGroupRequest
 
-# The answer without its members, and its frame: four texts of at most 1,024 characters, and numbers.
+# Bytes of the response apart from its members: four strings of at most 1,024 characters, numbers, and the framing.
 REST_BYTES = 32 * 1024
-# A member id that the coordinator makes ends with a hyphen and a UUID.
+# A member id that the coordinator assigns ends with a hyphen and a UUID.
 SUFFIX_BYTES = 37
 
 
 def join_answer_bytes(group: Group | None, request: JoinGroupRequest) -> int:
-    """The bytes of the leader's answer once this join is in the group, at most."""
+    """Return an upper bound, in bytes, of the leader's response once this join is in the group."""
     instance_id = instance_of(request)
     texts = (request.member_id or request.client_id, instance_id or "", instance_id or "")
     ids_bytes = sum(len(text.encode()) for text in texts) + SUFFIX_BYTES

@@ -1,4 +1,4 @@
-"""The members of one group, and what follows from them alone: votes, candidates, identities."""
+"""The members of one group, and what is derived from them alone: protocol election, member identities, sizes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.coordinator_pb2 import ErrorCode, JoinGroupRequest
 from rota_proto.coordinator.v1.records_pb2 import GroupMember
 
-# Whatever speaks for, or of, a member that may be static.
+# Messages that identify a member, which may be static.
 Identified = (
     pb.JoinGroupRequest
     | pb.SyncGroupRequest
@@ -27,7 +27,7 @@ ENTRY_REST_BYTES = 24
 
 @dataclass(slots=True)
 class Member:
-    """One member. What of it is durable stands in the group's record; the rest ends with this process."""
+    """One member. The group's record holds its durable part; sessions and parked calls are lost with the process."""
 
     member_id: str
     instance_id: str | None
@@ -35,23 +35,23 @@ class Member:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # (name, metadata), the preferred one first. After a load: the chosen one only.
+    # (name, metadata) in order of preference. After loading: the elected protocol only.
     protocols: Protocols
-    # Their names. Asked of all members at every join, so it is not put together then.
+    # Names of `protocols`; cached, because every join compares those of all members.
     offers: frozenset[str] = field(init=False, repr=False, compare=False)
-    # The bytes of its entry in the leader's join answer, at most.
+    # Upper bound, in bytes, of its entry in the leader's join response.
     entry_bytes: int = field(init=False, repr=False, compare=False)
-    # The bytes of all that it offers.
+    # Bytes of all its protocols, names included.
     offer_bytes: int = field(init=False, repr=False, compare=False)
     assignment: bytes = b""
-    # Its first round is not complete yet.
+    # True until its first round is complete.
     is_new: bool = True
     joining: Call | None = None
     syncing: Call | None = None
     session_deadline_ms: int = 0
-    # How much of its silence was the coordinator's own, since it was last heard.
+    # Milliseconds by which stalls of the coordinator extended its session since its last request.
     compensated_ms: int = 0
-    # Its session ended; it is removed at that time unless its heartbeat comes first.
+    # End of the grace period after its session expired; a heartbeat before it keeps the member. None: not expired.
     grace_until_ms: int | None = None
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Member:
 
     @property
     def ids_bytes(self) -> int:
-        """The bytes of its ids. A static member that comes back has an id of the same length."""
+        """The bytes of its ids. A static member that returns gets an id of the same length."""
         return len(self.member_id.encode()) + len((self.instance_id or "").encode())
 
     def _offer(self, protocols: Protocols) -> None:
@@ -69,7 +69,7 @@ class Member:
         self.offer_bytes = protocol_bytes(protocols)
 
     def update(self, request: JoinGroupRequest) -> None:
-        """Take over what a join says about the member."""
+        """Update the member from its join."""
         self.client_id = request.client_id
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -77,10 +77,10 @@ class Member:
 
     def apply_record(self, written: GroupMember, protocol: str) -> None:
         """
-        Take over what a record says about the member.
+        Update the member from the group's record.
 
-        A round that is written now says what is known, and the member goes on offering all that it offers. While a log
-        is read, a later record says what the member said later; of that only the chosen protocol was written.
+        A live record leaves the member's protocols unchanged, so it keeps all that it offers. While a log is loaded, a
+        later record contains newer metadata, of the elected protocol only.
         """
         self.client_id = written.client_id
         self.client_host = written.client_host
@@ -96,41 +96,41 @@ class Member:
 
 
 def instance_of(message: Identified) -> str | None:
-    """The instance id that a message carries, None when it carries none; an empty one is one."""
+    """Return the instance id of a message; None: the field is unset. An empty instance id is a value."""
     return message.group_instance_id if message.HasField("group_instance_id") else None
 
 
 def offered(request: JoinGroupRequest) -> Protocols:
-    """The protocols of a join, comparable: same names, same order, same bytes."""
+    """Return the protocols of a join; equal when names, order and metadata are equal."""
     return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
 
 
 def names_of(protocols: Protocols) -> frozenset[str]:
-    """The names of protocols; a member that offers one twice still offers one."""
+    """Return the names of the protocols, without duplicates."""
     return frozenset(name for name, _ in protocols)
 
 
 def protocol_bytes(protocols: Protocols) -> int:
-    """The bytes of protocols, with their names."""
+    """Return the bytes of the protocols, names included."""
     return sum([len(name.encode()) + len(metadata) for name, metadata in protocols])
 
 
 def entry_bytes(ids_bytes: int, protocols: Protocols) -> int:
-    """The bytes of a member's entry in the leader's join answer, whichever of its protocols is elected, at most."""
+    """Return an upper bound, in bytes, of a member's entry in the leader's join response, for any elected protocol."""
     return ENTRY_REST_BYTES + ids_bytes + max((len(metadata) for _, metadata in protocols), default=0)
 
 
 @dataclass(slots=True)
 class Sizes:
-    """Sums over all members of a group, kept so that no join adds them up again."""
+    """Sums over all members of a group, kept up to date so that a join does not add them up."""
 
-    # Of their entries in the leader's join answer, at most.
+    # Upper bound, in bytes, of the entries in the leader's join response.
     entries: int = 0
-    # Of all that they offer.
+    # Bytes of the protocols that members offer.
     offers: int = 0
 
     def add(self, member: Member, sign: int = 1) -> None:
-        """Count a member; with -1, take it out."""
+        """Add a member to the sums, or subtract it with sign -1."""
         self.entries += sign * member.entry_bytes
         self.offers += sign * member.offer_bytes
 
@@ -138,9 +138,10 @@ class Sizes:
 @dataclass(slots=True)
 class Members:
     """
-    The members by id, in the order in which they came.
+    The members by id, in the order in which they joined.
 
-    Invariant: `sizes` is about exactly these members, as they are. So what a member offers changes through `update` and `apply_record`.
+    Invariant: `sizes` are the sums over exactly these members; so only `update` and `apply_record` change a member's
+    protocols.
     """
 
     by_id: dict[str, Member] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class Members:
         return len(self.by_id)
 
     def add(self, member: Member) -> None:
-        """Let a member in; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         assert member.member_id not in self.by_id
         self.by_id[member.member_id] = member
         self.sizes.add(member)
@@ -180,20 +181,20 @@ class Members:
             self.leader = next(waiting, next(iter(self.by_id), ""))
 
     def update(self, member: Member, request: JoinGroupRequest) -> None:
-        """Take over what a join says about a member."""
+        """Update a member from its join."""
         self.sizes.add(member, -1)
         member.update(request)
         self.sizes.add(member)
 
     def apply_record(self, written: GroupMember, protocol: str) -> None:
-        """Take over what a record says about a member."""
+        """Update a member from the group's record."""
         member = self.by_id[written.member_id]
         self.sizes.add(member, -1)
         member.apply_record(written, protocol)
         self.sizes.add(member)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member came back: the same place in the group, under a new id."""
+        """Give a returning static member its new id; its position in the order of members stays."""
         was_leader = self.leader == member.member_id
         self.by_id = {
             (member_id if other is member else other.member_id): other for other in self.by_id.values()
@@ -205,7 +206,7 @@ class Members:
             self.leader = member_id
 
     def identify(self, member_id: str, instance_id: str | None) -> Member | ErrorCode.ValueType:
-        """The member that a request speaks for, or why it does not."""
+        """Return the member that a request identifies, or the error."""
         if instance_id is not None:
             holder = self.instances.get(instance_id)
             if holder is None:
@@ -215,22 +216,26 @@ class Members:
         return self.by_id.get(member_id, pb.UNKNOWN_MEMBER_ID)
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of any member, in ms."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def candidates(self) -> frozenset[str]:
-        """The protocols that every member offers."""
+        """Return the protocols that every member offers."""
         return frozenset.intersection(*(member.offers for member in self)) if self.by_id else frozenset()
 
     def accept(self, protocols: Protocols) -> bool:
-        """Return whether a joining member shares a protocol with all; its own earlier entry counts like any other."""
+        """
+        Return whether a joining member shares a protocol with all members; its own earlier entry counts as a member.
+        """
         if not self.by_id:
             return bool(protocols)
         candidates = self.candidates()
         return any(name in candidates for name, _ in protocols)
 
     def elect_protocol(self) -> str:
-        """Each member votes for its first candidate; a tie goes to the first in Java's order of hashes."""
+        """
+        Return the elected protocol: each member votes for its first candidate; ties are broken in Java's hash order.
+        """
         candidates = self.candidates()
         votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in self)
         most = max(votes.values())

@@ -22,14 +22,14 @@ UNKNOWN_EPOCH = -1
 
 
 class Committed(NamedTuple):
-    """A committed offset, and the position of its commit, plain or transactional, in the order of writing."""
+    """A committed offset, and the position of its commit in write order, plain or transactional."""
 
     position: int
     offset: OffsetCommitted
 
 
 class Pending(NamedTuple):
-    """An offset of an open transaction, and the position of its commit in the order of writing."""
+    """An offset of an open transaction, and the position of its commit in write order."""
 
     position: int
     offset: OffsetCommitted
@@ -46,7 +46,7 @@ class Offsets:
     """
 
     committed: dict[TopicPartition, Committed] = field(default_factory=dict)
-    # By producer.
+    # Producer id -> the offsets of its open transaction.
     pending: dict[int, dict[TopicPartition, Pending]] = field(default_factory=dict)
     _position: int = 0
 
@@ -54,7 +54,7 @@ class Offsets:
         return not self.committed and not self.pending
 
     def has_room_for(self, partition: TopicPartition) -> bool:
-        """Return whether the group may keep an offset of the partition; an existing offset may always change."""
+        """Return whether the limit allows an offset of the partition; an existing offset may always change."""
         if partition in self.committed:
             return True
         return len(self.committed) + sum(map(len, self.pending.values())) < PARTITIONS_MAX
@@ -64,12 +64,12 @@ class Offsets:
         return any(partition in held for held in self.pending.values())
 
     def write(self, record: Record, effects: Effects) -> None:
-        """Change offsets: put the record down to be made durable, and replay it."""
+        """Change offsets: add the record to the effects to be written, and replay it."""
         effects.records.append(record)
         self.replay(record)
 
     def write_at(self, partition: TopicPartition, record: Record, effects: Effects) -> None:
-        """Change the offset of a partition, which the record names again."""
+        """Change the offset of one partition; the record is about this partition."""
         effects.records.append(record)
         if record.HasField("offset_committed"):
             self._put(partition, record.offset_committed)
@@ -77,7 +77,7 @@ class Offsets:
             self.replay(record)
 
     def replay(self, record: Record) -> None:
-        """Take over what a record says of offsets; others are not ours."""
+        """Apply a record about offsets; other records are ignored."""
         match record.WhichOneof("record"):
             case "offset_committed":
                 self.replay_commit(record.offset_committed)
@@ -92,7 +92,7 @@ class Offsets:
                 pass
 
     def replay_commit(self, offset: OffsetCommitted) -> None:
-        """Take over a commit: nearly all that a log holds are these, and loading brings a million of them."""
+        """Apply a commit. Nearly all records of a log are commits, so loading calls this a million times."""
         self._put(TopicPartition(offset.topic, offset.partition), offset)
 
     def _put(self, partition: TopicPartition, offset: OffsetCommitted) -> None:
@@ -119,11 +119,12 @@ class Offsets:
         for partition, pending in held.items():
             stored = self.committed.get(partition)
             if stored is None or stored.position < pending.position:
-                # Not the position of the end: a transaction that ends later may hold a later commit.
+                # The position of the commit, not of the transaction's end: a transaction that ends later may hold a
+                # later commit.
                 self.committed[partition] = Committed(pending.position, pending.offset)
 
     def snapshot(self) -> list[Record]:
-        """Records that say the same as all that were replayed, in an order that keeps what came first."""
+        """Return the records that restore the present state, in an order that preserves the positions of commits."""
         records = [
             (stored.position, Record(offset_committed=stored.offset)) for stored in self.committed.values()
         ]
@@ -137,7 +138,7 @@ class Offsets:
     def fetch(
         self, topics: Iterable[pb.TopicPartitions], *, require_stable: bool
     ) -> Iterator[pb.FetchedTopic]:
-        """The committed offsets of these partitions."""
+        """Return the committed offsets of these partitions."""
         for topic in topics:
             partitions = [
                 self._fetched(TopicPartition(topic.name, index), topic.topic_id, require_stable)
@@ -146,7 +147,7 @@ class Offsets:
             yield pb.FetchedTopic(name=topic.name, partitions=partitions)
 
     def everything(self) -> list[pb.TopicPartitions]:
-        """All partitions with a committed offset, by topic."""
+        """Return all partitions with a committed offset, grouped by topic."""
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(self.committed):
             topics.setdefault(topic, []).append(partition)
@@ -162,7 +163,7 @@ class Offsets:
             return fetched_nothing(partition.partition, pb.NONE)
         found = stored.offset
         if topic_id and found.topic_id and topic_id != found.topic_id:
-            # The topic was deleted and made again: the old offset means nothing in the new one.
+            # The topic was deleted and recreated: the offset of the old topic is invalid in the new one.
             return fetched_nothing(partition.partition, pb.NONE)
         return pb.FetchedPartition(
             index=partition.partition,
@@ -173,21 +174,21 @@ class Offsets:
 
 
 def to_message(producer_id: int, pending: Pending) -> OffsetPending:
-    """A pending offset as it is written."""
+    """Return the record of a pending offset."""
     return OffsetPending(
         offset=pending.offset, producer_id=producer_id, producer_epoch=pending.producer_epoch
     )
 
 
 def fetched_nothing(index: int, error: pb.ErrorCode.ValueType) -> pb.FetchedPartition:
-    """The answer for a partition that has no offset to give."""
+    """Return the response for a partition without a committed offset, or with an error."""
     return pb.FetchedPartition(
         index=index, offset=NOTHING_COMMITTED, leader_epoch=UNKNOWN_EPOCH, error_code=error
     )
 
 
 def removed(group_id: str, partition: TopicPartition) -> Record:
-    """The record that forgets an offset."""
+    """Return the record that deletes an offset."""
     return Record(
         offset_removed=OffsetRemoved(group_id=group_id, topic=partition.topic, partition=partition.partition)
     )

@@ -1,4 +1,4 @@
-"""Requests of members within a generation: SyncGroup, Heartbeat, LeaveGroup."""
+"""Requests of members within a generation: SyncGroup, Heartbeat and LeaveGroup. Called by `groups`."""
 
 from rota_coordinator.core.group import barrier
 from rota_coordinator.core.group.config import PARTITIONS_MAX
@@ -14,7 +14,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 def check_member(
     group: Group, member_id: str, instance_id: str | None, generation_id: int
 ) -> Member | pb.ErrorCode.ValueType:
-    """Identity first, then generation."""
+    """Return the member of the request, or the error; identity is checked before the generation, as in Kafka."""
     found = group.members.identify(member_id, instance_id)
     if isinstance(found, Member) and generation_id != group.generation:
         return pb.ILLEGAL_GENERATION
@@ -59,7 +59,7 @@ def assigns_too_much(group: Group, request: pb.SyncGroupRequest) -> bool:
     """Return whether the leader assigns more partitions than a group may have."""
     if group.protocol_type != PROTOCOL_TYPE or request.member_id != group.members.leader:
         return False
-    # A partition takes four bytes at least: in most cases that is all there is to look at.
+    # A partition takes at least four bytes, so most assignments need no decoding.
     if sum(len(each.assignment) for each in request.assignments) <= 4 * PARTITIONS_MAX:
         return False
     return (
@@ -68,7 +68,7 @@ def assigns_too_much(group: Group, request: pb.SyncGroupRequest) -> bool:
 
 
 def assign(group: Group, effects: Effects, request: pb.SyncGroupRequest, now_ms: MonotonicMs) -> None:
-    """Write the leader's assignment, then answer every member that waits in SyncGroup."""
+    """Write the leader's assignment, then answer every parked SyncGroup."""
     assignments = {each.member_id: each.assignment for each in request.assignments}
     group.write(group.record(assignments, group.wall.at(now_ms)), effects)
     barrier.settle(group, effects, now_ms)
@@ -79,7 +79,7 @@ def assign(group: Group, effects: Effects, request: pb.SyncGroupRequest, now_ms:
 
 
 def answer_sync(group: Group, effects: Effects, member: Member) -> None:
-    """Give the member its part."""
+    """Answer the member's parked SyncGroup with its assignment."""
     reply = pb.SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -105,7 +105,7 @@ def heartbeat(
 def leave(
     group: Group, effects: Effects, call: Call, request: pb.LeaveGroupRequest, now_ms: MonotonicMs
 ) -> None:
-    """Members go on purpose, one entry after the other; then one look whether that needs a round."""
+    """Handle LeaveGroup: remove the members entry by entry, then rebalance once if any was removed."""
     results = []
     for leaving in request.members:
         error = leave_one(group, effects, leaving)
@@ -119,7 +119,7 @@ def leave(
     answer(effects, call, pb.LeaveGroupResponse(members=results))
     gone = [result for result in results if result.error_code == pb.NONE]
     if gone and group.state is not State.EMPTY:
-        # An administrator takes a static member out by its instance alone.
+        # An administrator removes a static member by its instance id alone.
         name = gone[0].member_id or gone[0].group_instance_id
         who = f"member {name}" if len(gone) == 1 else f"{len(gone)} members"
         reason = f": {request.members[0].reason}" if request.members[0].reason else ""
@@ -127,10 +127,10 @@ def leave(
 
 
 def leave_one(group: Group, effects: Effects, leaving: pb.LeavingMember) -> pb.ErrorCode.ValueType:
-    """Take one entry of a LeaveGroup out."""
+    """Remove the member of one LeaveGroup entry, and return the entry's error."""
     instance_id = instance_of(leaving)
     if not leaving.member_id:
-        # An administrator removes an instance, whoever holds it.
+        # An administrator removes an instance, whichever member holds it.
         holder = None if instance_id is None else group.members.instances.get(instance_id)
         if holder is None:
             return pb.UNKNOWN_MEMBER_ID

@@ -1,8 +1,8 @@
 """
-One group, and the two ways to change it: `write` for durable state, the modules beside for the rest.
+State of one group. `write` changes durable state; the modules of this package change the rest.
 
-`replay` is the only thing that changes durable state; a live request goes through it like a restart. What is not
-durable (who waits, whose session ends when) is lost with the process, as in Kafka.
+`replay` alone changes durable state, for live requests as well as on loading. State that is not durable (parked calls,
+session deadlines) is lost with the process, as in Kafka.
 """
 
 import enum
@@ -24,12 +24,12 @@ from rota_coordinator.core.instants import MonotonicMs, WallClock, WallMs
 from rota_proto.consumer_protocol import PROTOCOL_TYPE
 from rota_proto.coordinator.v1.records_pb2 import GenerationReserved, GroupMember, GroupRecord, Record
 
-# Before any record.
+# The wall-clock time of a group without records.
 NEVER = WallMs(0)
 
 
 class State(enum.Enum):
-    """Kafka's states of a classic group; a dead one is not kept."""
+    """Kafka's states of a classic group, except Dead: dead groups are removed."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -39,17 +39,17 @@ class State(enum.Enum):
 
 @dataclass(slots=True)
 class Barrier:
-    """The open round of joins."""
+    """The open round of joins. Invariant: a group has one in state PREPARING, and only then."""
 
     deadline_ms: int
-    # Members are told at once, but the round stays open until then.
+    # The round stays open until this time, although members are notified at once; later it closes when all have joined.
     open_until_ms: int
-    # The first round of an empty group ends by its delay only; each new member may lengthen it by what remains.
+    # True for the first round of an empty group: it ends at its deadline only, which new members extend.
     is_initial: bool = False
     delay_ms: int = 0
     remaining_ms: int = 0
     extended: bool = False
-    # How much of its time the coordinator was not there.
+    # Milliseconds by which stalls of the coordinator extended the round.
     compensated_ms: int = 0
 
 
@@ -60,60 +60,60 @@ class Group:
     group_id: str
     config: GroupConfig
     incarnation: int
-    # As it was last written; what a snapshot says of the group, whatever round it is in now.
+    # The last written record; snapshots contain it even while a round is open. None: nothing written yet.
     durable: GroupRecord | None = None
     written_bytes: int = 0
-    # The principal whose quota it counts for; empty when it was created before that was written down.
+    # The principal whose quota is charged; empty: created by a version without quotas.
     created_by: str = ""
     state: State = State.EMPTY
     state_since_ms: WallMs = NEVER
     generation: int = 0
-    # The highest generation that anybody was ever told; after a failover in mid-round it is above the present one.
+    # The highest generation ever issued; after a failover during a round it exceeds the present generation.
     reserved_generation: int = 0
     protocol_type: str = ""
     protocol_name: str = ""
     members: Members = field(default_factory=Members)
-    # Who has which partition by the last assignment; empty where assignments are not of Kafka's consumer protocol.
+    # Partition -> its owner by the last assignment; empty if assignments do not use Kafka's consumer protocol.
     owners: dict[TopicPartition, str] = field(default_factory=dict)
-    # Who says that it has a partition which the last assignment gives to nobody; None until somebody asks.
+    # Unassigned partition -> the member that claims to own it; None: not decoded yet.
     _claimants: dict[TopicPartition, str] | None = None
-    # The topics that members of the last round read; None when that is not known, so that it may be any.
+    # Topics to which members of the last round subscribe; None: unknown, which counts as all topics.
     subscribed: frozenset[str] | None = frozenset()
-    # Ids that were handed out with MEMBER_ID_REQUIRED and not used yet, and when each is forgotten.
+    # Member ids assigned with MEMBER_ID_REQUIRED and not used yet -> the time at which each expires.
     pending: dict[str, int] = field(default_factory=dict)
-    # There while the state is PREPARING, and only then.
+    # Set in state PREPARING only.
     barrier: Barrier | None = None
-    # Members of this generation that have not synced yet, and when they are given up.
+    # Members of this generation that have not synced yet; at `sync_deadline_ms` they are removed.
     unsynced: set[str] = field(default_factory=set)
     sync_deadline_ms: int | None = None
     sync_compensated_ms: int = 0
-    # What opened the last round, for people; empty when that was before this process served the group.
+    # Reason of the last round, for descriptions; empty: it opened before this process served the group.
     opened_by: str = ""
-    # When the first round opened that no assignment followed yet.
+    # Start of the running rebalance: the first round since the last assignment. None: no rebalance is running.
     unsettled_since_ms: int | None = None
-    # The clock of `state_since_ms` and of what is written; all else is measured on the monotonic one.
+    # Wall clock of `state_since_ms` and of records; all other times are on the monotonic clock.
     wall: WallClock = field(default_factory=WallClock)
 
     def enter(self, state: State, since_ms: WallMs) -> None:
-        """Change the state; the barrier exists in PREPARING only."""
+        """Change the state; the caller sets or removes the barrier first."""
         assert (state is State.PREPARING) == (self.barrier is not None)
         self.state = state
         self.state_since_ms = since_ms
 
     def write(self, record: Record, effects: Effects) -> None:
-        """Change durable state: put the record down to be made durable, and replay it."""
+        """Change durable state: add the record to the effects to be written, and replay it."""
         effects.records.append(record)
         self.replay(record)
 
     def replay(self, record: Record) -> None:
-        """Take over what a record says; the same on load and live."""
+        """Apply a record, live or on loading."""
         match record.WhichOneof("record"):
             case "group":
                 self._replay_group(record.group)
             case "generation_reserved":
                 self._replay_generation(record.generation_reserved)
             case _:
-                pass  # offsets have their own replay; a record of a later version is skipped
+                pass  # `Offsets.replay` applies records of offsets; a record of a later version is skipped
 
     def _replay_generation(self, reserved: GenerationReserved) -> None:
         assert reserved.generation_id > self.reserved_generation
@@ -128,7 +128,7 @@ class Group:
         self.reserved_generation = max(self.reserved_generation, self.generation)
         self.protocol_type = record.protocol_type
         self.protocol_name = record.protocol_name
-        # Out before in: a static member that came back holds its instance under a new id.
+        # Remove members before adding: a returning static member holds its instance id under a new member id.
         for gone in self.members.by_id.keys() - {written.member_id for written in record.members}:
             self.members.remove(self.members.by_id[gone])
         for written in record.members:
@@ -158,7 +158,7 @@ class Group:
         return self._claimants.get(partition)
 
     def record(self, assignments: dict[str, bytes], since_ms: WallMs) -> Record:
-        """The group with these assignments, to be written."""
+        """Return the record of the group with these assignments."""
         return Record(
             group=GroupRecord(
                 group_id=self.group_id,
@@ -177,12 +177,12 @@ class Group:
         )
 
     def drop(self, member: Member, effects: Effects) -> None:
-        """Take a member out."""
+        """Remove a member and all its state."""
         self.members.remove(member)
         effects.removed_members.append((self.group_id, member.member_id))
 
     def touch(self, member: Member, now_ms: MonotonicMs) -> None:
-        """The member lives: its session starts anew, and a suspicion is dropped."""
+        """Restart the member's session; called on each of its requests. A grace period ends."""
         member.session_deadline_ms = now_ms + member.session_timeout_ms
         member.grace_until_ms = None
         member.compensated_ms = 0
@@ -191,7 +191,7 @@ class Group:
         """
         Return whether every member waits in the barrier, and no assigned member id is still unused.
 
-        Asked at every join. Where members join in their order, the last one tells most quickly that some are missing.
+        Called at every join. Members mostly join in their order, so the check starts with the last member.
         """
         newest_first = reversed(self.members.by_id.values())
         return not self.pending and all(member.joining is not None for member in newest_first)
@@ -236,7 +236,7 @@ def subscribed_by(protocol_type: str, metadata: Iterable[bytes]) -> frozenset[st
 
 
 def restored(written: GroupMember, protocol_name: str) -> Member:
-    """A member as its record knows it: it offers the chosen protocol only."""
+    """Return the member that a record describes; it offers the elected protocol only."""
     return Member(
         member_id=written.member_id,
         instance_id=instance_of(written),
@@ -250,7 +250,7 @@ def restored(written: GroupMember, protocol_name: str) -> Member:
 
 
 def described(member: Member, protocol_name: str, assignment: bytes) -> GroupMember:
-    """A member as its record will know it."""
+    """Return the member's part of the group's record."""
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
@@ -264,6 +264,6 @@ def described(member: Member, protocol_name: str, assignment: bytes) -> GroupMem
 
 
 def answer(effects: Effects, call: Call | None, reply: Message) -> None:
-    """Answer a call, if there is one."""
+    """Add the response to the effects; does nothing without a call."""
     if call is not None:
         effects.replies.append((call, reply))

@@ -1,4 +1,4 @@
-"""The log's requests to a group: end a producer's transaction, or forget a deleted topic."""
+"""Requests of the topic log to a group: end a producer's transaction, and delete offsets of a deleted topic."""
 
 from rota_coordinator.core.group.commit import refusal
 from rota_coordinator.core.group.effects import Effects
@@ -11,9 +11,9 @@ from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record
 
 def membership_error(group: Group | None, member: pb.TxnCommitOffsetsRequest) -> pb.ErrorCode.ValueType:
     """
-    Why a member may not end its transaction with this group's offsets in it; NONE if it may.
+    Return the error that keeps a member from committing its transaction with this group's offsets; NONE if it may.
 
-    It was asked the same when it brought the offsets. Since then its partitions may have become another's.
+    The same was checked when the offsets were added; its partitions may have moved to another member since.
     """
     if group is None:
         return pb.ILLEGAL_GENERATION if member.generation_id >= 0 else pb.NONE
@@ -21,7 +21,7 @@ def membership_error(group: Group | None, member: pb.TxnCommitOffsetsRequest) ->
 
 
 def end(offsets: Offsets, effects: Effects, group_id: str, ended: ProducerEnded) -> None:
-    """The offsets that the producer's transaction holds are committed, or dropped."""
+    """Commit or drop the offsets of the producer's transaction."""
     if ended.producer_id in offsets.pending:
         record = Record(producer_ended=ended)
         record.producer_ended.group_id = group_id
@@ -29,7 +29,7 @@ def end(offsets: Offsets, effects: Effects, group_id: str, ended: ProducerEnded)
 
 
 def forget_topic(offsets: Offsets, effects: Effects, group_id: str, topic: str) -> None:
-    """The topic is gone: offsets in it would mean something else in the next one of its name."""
+    """Delete the offsets of a deleted topic; they would be wrong for a later topic of the same name."""
     held = [partition for pending in offsets.pending.values() for partition in pending]
     for partition in dict.fromkeys((*offsets.committed, *held)):
         if partition.topic == topic:

@@ -1,6 +1,6 @@
 """
-The core of the embedded log: topics, what their partitions hold, producers and transactions.
+The core of the embedded log: topics, the offsets of their partitions, producers and transactions.
 
-Called by the server, which owns the file, the clock and the waiting, and by the tests, which own lists instead. As the
-group's core it decides and performs nothing; it knows records by the headers of their batches alone.
+Called by the shell (`runtime.topic_log`), which owns the store, the clock and the waiting calls, and by tests with
+in-memory lists. Like the group core, it returns effects and performs none; it sees batch headers, never records.
 """

@@ -1,4 +1,6 @@
-"""Administration of topics. Called by `log`; every topic and partition has its own result, as in Kafka."""
+"""
+Topic administration: create, grow, describe and delete. Called by `log`; each topic and partition has its own result.
+"""
 
 import re
 from collections import Counter
@@ -30,7 +32,7 @@ def repeated(names: Iterable[str]) -> set[str]:
 
 
 class Creator(NamedTuple):
-    """The principal that creates topics, and what it may still use."""
+    """The principal that creates topics, and the reservation against its quota."""
 
     principal: str
     reserve: Reserve
@@ -43,7 +45,7 @@ def create_topics(
     creator: Creator,
     effects: Effects,
 ) -> pb.CreateTopicsResponse:
-    """CreateTopics; `new_uuid` gives an id that no topic has had."""
+    """Handle CreateTopics; `new_uuid` returns an id that no topic has had."""
     twice = repeated(topic.name for topic in request.topics)
     reply = pb.CreateTopicsResponse()
     for asked in request.topics:
@@ -60,7 +62,7 @@ def create_topics(
 
 
 def creation_error(state: State, asked: pb.CreateTopicsRequest.Topic) -> codes.ErrorCode.ValueType:
-    """Return why the topic cannot be created; NONE if it can."""
+    """Return the error of a topic that cannot be created; NONE if it can."""
     if not is_name(asked.name):
         return codes.INVALID_TOPIC_EXCEPTION
     if state.topics.get(asked.name) is not None:
@@ -71,7 +73,7 @@ def creation_error(state: State, asked: pb.CreateTopicsRequest.Topic) -> codes.E
 
 
 def growth_error(state: State, before: int, partitions: int) -> codes.ErrorCode.ValueType:
-    """Return why a topic cannot have that many partitions; NONE if it can."""
+    """Return the error of growing a topic from `before` to `partitions` partitions; NONE if it is allowed."""
     if not before < partitions <= state.config.partitions_max:
         return codes.INVALID_PARTITIONS
     if len(state.topics) + partitions - before > state.config.partitions_total_max:
@@ -82,7 +84,7 @@ def growth_error(state: State, before: int, partitions: int) -> codes.ErrorCode.
 def creation(
     state: State, asked: pb.CreateTopicsRequest.Topic, topic_id: bytes, created_by: str
 ) -> TopicCreated:
-    """The event that makes the topic."""
+    """Return the event that creates the topic."""
     config: LogConfig = state.config
     return TopicCreated(
         name=asked.name,
@@ -95,7 +97,7 @@ def creation(
 
 
 def delete_topics(state: State, request: pb.DeleteTopicsRequest, effects: Effects) -> pb.DeleteTopicsResponse:
-    """DeleteTopics."""
+    """Handle DeleteTopics."""
     twice = repeated(request.names)
     reply = pb.DeleteTopicsResponse()
     for name in request.names:
@@ -120,7 +122,7 @@ def delete(state: State, topic: Topic, effects: Effects) -> None:
 def create_partitions(
     state: State, request: pb.CreatePartitionsRequest, reserve: Reserve, effects: Effects
 ) -> pb.CreatePartitionsResponse:
-    """CreatePartitions."""
+    """Handle CreatePartitions."""
     twice = repeated(topic.name for topic in request.topics)
     reply = pb.CreatePartitionsResponse()
     for asked in request.topics:
@@ -140,7 +142,7 @@ def create_partitions(
 def grow(
     state: State, topic: Topic, partitions: int, reserve: Reserve, effects: Effects
 ) -> tuple[codes.ErrorCode.ValueType, str]:
-    """Give the topic more partitions, or say why not: the error, and its sentence if it has one."""
+    """Add partitions up to this number, or return the error code and its message; the message may be empty."""
     more = partitions - len(topic.partitions)
     error = growth_error(state, len(topic.partitions), partitions)
     if error:
@@ -153,7 +155,7 @@ def grow(
 
 
 def describe_topics(state: State, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
-    """DescribeTopics: those that are named, or all."""
+    """Handle DescribeTopics: the named topics, or all topics when the request names none."""
     reply = pb.DescribeTopicsResponse()
     for name in request.names or sorted(state.topics.by_name):
         topic = state.topics.get(name)
@@ -173,7 +175,9 @@ def describe_topics(state: State, request: pb.DescribeTopicsRequest) -> pb.Descr
 def delete_records(
     state: State, request: pb.DeleteRecordsRequest, effects: Effects
 ) -> pb.DeleteRecordsResponse:
-    """DeleteRecords. What an open transaction wrote stays: its end still has to be seen."""
+    """
+    Handle DeleteRecords; records at and after the last stable offset stay, because open transactions are undecided.
+    """
     reply = pb.DeleteRecordsResponse()
     for asked in request.partitions:
         answered = reply.partitions.add(topic=asked.topic, index=asked.index, log_start_offset=-1)
@@ -189,7 +193,7 @@ def delete_records(
 def move_start(
     state: State, partition: Partition, offset: int, effects: Effects
 ) -> codes.ErrorCode.ValueType:
-    """Move the log start offset, or return why not. It never decreases."""
+    """Move the log start offset, or return the error. The start offset never decreases."""
     limit = partition.last_stable_offset
     new_start = limit if offset == HIGH_WATERMARK else offset
     if not 0 <= new_start <= limit:

@@ -1,4 +1,6 @@
-"""Appends of a producer's batches to one partition: all of them or none. Called by `log`."""
+"""
+Append a producer's batches to one partition: all of them or none. Called by `log` for each partition of a Produce.
+"""
 
 from dataclasses import dataclass, field
 
@@ -28,10 +30,10 @@ class AppendPlan:
     """The rows and producer histories to apply if no batch is rejected."""
 
     end: int
-    # Of the first record, wherever it is.
+    # Offset of the first record of the request; for a duplicate, the offset of its first append.
     base_offset: int = NO_OFFSET
     accepted: list[Row] = field(default_factory=list)
-    # What is known of the producers with the batches that are accepted.
+    # Histories of the producers, the accepted batches included.
     known: dict[int, ProducerHistory] = field(default_factory=dict)
 
 
@@ -43,7 +45,7 @@ def append(
     effects: Effects,
     reserve: Reserve,
 ) -> pb.ProduceResponse.Partition:
-    """One partition of a Produce."""
+    """Append the batches of one partition of a Produce, or return its error."""
     reply = pb.ProduceResponse.Partition(
         topic=asked.topic,
         index=asked.index,
@@ -75,7 +77,7 @@ def append(
 def charge_quota(
     state: State, partition: Partition, plan: AppendPlan, reserve: Reserve
 ) -> AppendPlan | Refused:
-    """Return the plan, or the refusal when it exceeds the quota of the topic's creator. Duplicates cost nothing."""
+    """Return the plan, or the refusal when it exceeds the quota of the topic's creator. Duplicates are not charged."""
     topic = state.topics.get(partition.topic)
     size = sum(map(stored_bytes, plan.accepted))
     message = "" if topic is None or not size else reserve(topic.created_by, Usage(log_bytes=size))
@@ -89,7 +91,7 @@ def plan_append(
     transactional_id: str,
     now_ms: WallMs,
 ) -> AppendPlan | Refused:
-    """Assign offsets to the batches, or return why none of them can be appended."""
+    """Assign offsets to the batches, or return the refusal of the first batch that cannot be appended."""
     plan = AppendPlan(partition.end)
     for batch in asked.batches:
         row = Row(partition.log_id, header_of(batch, plan.end), now_ms, batch.codec, batch.payload)

@@ -1,4 +1,4 @@
-"""Headers of batches, and rows as the store keeps them. Used by all of the log and by the store."""
+"""Batch headers, and rows as the store writes them. Used by the log core, the shell and the store."""
 
 import enum
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Header(NamedTuple):
     """The header of a batch, without its records. Loading creates one for each batch in the file."""
 
     base_offset: int
-    count: int  # type: ignore[assignment]  # hides tuple's method, which nobody needs of a header
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
     base_timestamp_ms: int
     max_timestamp_ms: int
     producer_id: int  # NO_PRODUCER: not idempotent
@@ -30,12 +30,12 @@ class Header(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Of the record behind the batch."""
+        """The offset of the first record after the batch."""
         return self.base_offset + self.count
 
 
 class Row(NamedTuple):
-    """A batch as it is stored."""
+    """A batch with its payload, as stored: one row of the log `log_id`."""
 
     log_id: int
     header: Header
@@ -44,10 +44,10 @@ class Row(NamedTuple):
     payload: bytes
 
 
-# About what the store needs for a row beside its payload.
+# Approximate storage overhead of a row, in bytes, in addition to its payload.
 ROW_BYTES = 256
 
 
 def stored_bytes(row: Row) -> int:
-    """The bytes of a row that count for a quota: many small batches fill a disk too."""
+    """Return the bytes of a row that count towards a quota: its payload and the overhead of a row."""
     return len(row.payload) + ROW_BYTES

@@ -1,7 +1,7 @@
 """
 Quota charges of topics and their partition logs to the creators of the topics.
 
-Called by `topic_log` when the log was read, after each decision, and when rows were deleted from the file.
+Called by `topic_log` after loading the log, after each decision, and after rows were deleted from the store.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +14,16 @@ from rota_coordinator.core.quotas import Quotas, Usage
 
 @dataclass(slots=True)
 class LogCharge:
-    """The log of one partition, whose topic may be gone."""
+    """The charge for one partition's log; the log may outlive its topic until its rows are deleted."""
 
     principal: str
-    # In the file or on their way there.
+    # Bytes of rows that are stored or being written.
     bytes: int
     partitions: int = 1
 
 
 class LogCharges:
-    """Invariant: the creator of a topic is charged for it, for its partitions, and for all of their rows in the file."""
+    """Invariant: the creator of a topic is charged for the topic, its partitions, and all their stored rows."""
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
@@ -40,13 +40,13 @@ class LogCharges:
         self._logs.clear()
 
     def load(self, topics: Iterable[Topic], sizes: Mapping[int, int]) -> None:
-        """Charge for all topics of a log that was read; `sizes` are the bytes of each partition's rows."""
+        """Charge for all topics of a loaded log; `sizes` maps a log id to the bytes of its rows."""
         self.clear()
         for topic in topics:
             self.topic_created(topic, sizes)
 
     def topic_created(self, topic: Topic, sizes: Mapping[int, int]) -> None:
-        """A topic was created, or has more partitions."""
+        """Charge for a topic that was created or has grown."""
         self._topics.add(topic.name)
         self._quotas.charge(("topic", topic.name), topic.created_by, Usage(topics=1))
         for partition in topic.partitions:
@@ -55,18 +55,18 @@ class LogCharges:
                 self._charge(partition.log_id)
 
     def topic_deleted(self, name: str) -> None:
-        """A topic was deleted; its rows are still in the file."""
+        """Discharge a deleted topic; its rows stay charged until `dropped`."""
         self._topics.discard(name)
         self._quotas.discharge(("topic", name))
 
     def logs_dropped(self, log_ids: Iterable[int]) -> None:
-        """The topic of these logs was deleted."""
+        """Discharge the partitions of a deleted topic; their rows stay charged until `dropped`."""
         for log_id in log_ids:
             self._logs[log_id].partitions = 0
             self._charge(log_id)
 
     def appended(self, rows: Sequence[Row]) -> None:
-        """Rows are on their way to the file."""
+        """Charge for rows that are being written."""
         changed = set()
         for row in rows:
             self._logs[row.log_id].bytes += stored_bytes(row)
@@ -75,10 +75,10 @@ class LogCharges:
             self._charge(log_id)
 
     def dropped(self, log_id: int, freed_bytes: int) -> None:
-        """Rows are not in the file any more."""
+        """Discharge bytes of rows that were deleted from the store."""
         charge = self._logs.get(log_id)
         if charge is None:
-            return  # left over from a topic that was deleted before the log was read
+            return  # rows of a topic that was deleted before the log was loaded
         charge.bytes -= freed_bytes
         if charge.partitions or charge.bytes > 0:
             self._charge(log_id)

@@ -1,4 +1,6 @@
-"""The limits and times of the log, with Kafka's defaults where Kafka has them. Flags of the server fill some of them in."""
+"""
+Limits and timeouts of the log, with Kafka's defaults where Kafka has them. `options` sets some of them from flags.
+"""
 
 from dataclasses import dataclass
 
@@ -6,28 +8,28 @@ from rota_coordinator.core.group.config import DAY_MS, MINUTE_MS
 
 FOR_EVER = -1
 NAME_LENGTH_MAX = 249
-# Kafka's short; clients that count their own epochs stop there too.
+# The maximum of Kafka's 16-bit producer epoch.
 EPOCH_MAX = 32_767
-# How many batches of a producer may be asked about again, in each partition. Kafka's clients have no more in flight.
+# Batches per producer and partition that are recognized as duplicates; Kafka's clients have at most 5 in flight.
 REMEMBERED_BATCHES = 5
-# How many producer ids one event takes: most producers are made without a write.
+# Producer ids that one event allocates, so that most producers are registered without a write.
 PRODUCER_IDS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Settings that an administrator or a test may change; the same for all topics of a server."""
+    """Settings that an administrator or a test may change; they apply to all topics of a coordinator."""
 
     partitions_max: int = 10_000  # of one topic
     partitions_total_max: int = 200_000
     batch_bytes_max: int = 1024 * 1024  # of one payload
-    retention_ms: int = 7 * DAY_MS  # of topics that ask for the default
+    retention_ms: int = 7 * DAY_MS  # of topics created without a retention
     retention_bytes: int = FOR_EVER
     transaction_timeout_max_ms: int = 15 * MINUTE_MS
     epoch_max: int = EPOCH_MAX
     transactional_ids_max: int = 10_000
-    producers_expire_ms: int = 7 * DAY_MS  # transactional ids that nobody used for so long are forgotten
+    producers_expire_ms: int = 7 * DAY_MS  # an unused transactional id expires after this
     transaction_partitions_max: int = 10_000
     transaction_groups_max: int = 100
-    # Of one partition: the one that has been silent for longest is forgotten first, and may begin anew.
+    # Producers remembered per partition; the least recently active one is forgotten first and may start a new sequence.
     partition_producers_max: int = 2_000

@@ -1,8 +1,8 @@
 """
-Checks of a batch before it is appended: what the log acknowledges, every reader can read.
+Validation of a batch before it is appended, so that every acknowledged batch can be decoded by every consumer.
 
-Called by `appends` for each batch of a Produce. Nothing is unpacked, so a short payload that stands for very many
-records costs as little as any other.
+Called by `appends` for each batch of a Produce. Payloads are not decompressed or decoded into records, so the cost is
+bounded by the payload size, whatever record count the batch claims.
 """
 
 from rota_coordinator.core.log.batch import NO_PRODUCER, Control, Header, Row
@@ -21,7 +21,7 @@ def validate(row: Row, config: LogConfig) -> Refused | None:
 
 def _validate_header(header: Header) -> Refused | None:
     if header.control is not Control.RECORDS or header.count < 1 or header.producer_id < NO_PRODUCER:
-        # Markers are the log's own.
+        # Only the log itself writes transaction markers.
         return Refused(codes.INVALID_RECORD)
     if header.count > RECORDS_MAX:
         message = f"the batch has {header.count:,} records; at most {RECORDS_MAX:,} are allowed, send smaller batches"

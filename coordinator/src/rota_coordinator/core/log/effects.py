@@ -8,7 +8,7 @@ from rota_proto.coordinator.v1.log_events_pb2 import LogEvent
 
 
 class Ending(NamedTuple):
-    """The end of a transaction for a group whose offsets were part of it."""
+    """The end of a transaction, for a group whose offsets are part of the transaction."""
 
     group_id: str
     producer_id: int
@@ -18,10 +18,14 @@ class Ending(NamedTuple):
 
 @dataclass(slots=True)
 class Effects:
-    """Write all of this together, then answer. What is `dropped` may go later, and piece by piece."""
+    """
+    Effects of one decision. `events`, `rows` and `endings` are written atomically before the response is sent.
+
+    The rows of `dropped` logs may be deleted later, in several steps.
+    """
 
     events: list[LogEvent] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
-    # Logs of which nothing is needed any more.
+    # Log ids whose rows are no longer needed.
     dropped: list[int] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """
-The entry point of the log core: requests and time come in, answers and Effects go out.
+The entry point of the log core: requests and time come in, responses and Effects go out.
 
-Called by the shell (`topic_log`). Loading goes through `replay` for every event, then `replay_batch` for every header,
-each log's in the order of offsets, then `loaded`.
+Called by the shell (`topic_log`). To load, the shell calls `replay` for every event, then `replay_batch` for every
+header, per log in offset order, then `loaded`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,23 +21,23 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import GroupAdded, LogEvent
 from rota_proto.log.v1 import log_pb2 as pb
 
-# Of topics that are charged to no principal.
+# The creator of topics that are charged to no principal.
 NO_CREATOR = Creator("", reserve_unlimited)
 
 
 class Log:
-    """Topics, records, producers and transactions of one file."""
+    """Topics, partitions, producers and transactions of one store. Invariant: replay alone changes durable state."""
 
     def __init__(self, config: LogConfig, wall: WallClock | None = None) -> None:
-        """`wall` is the clock of the times that come with requests."""
+        """`wall` converts the wall-clock times of requests to the monotonic clock of timeouts."""
         self._state = State(config, wall or WallClock())
 
     def replay(self, event: LogEvent) -> None:
-        """Take over an event from the store, in the order of writing."""
+        """Apply an event from the store; called in write order."""
         self._state.replay(event)
 
     def replay_batch(self, log_id: int, header: Header) -> None:
-        """Take over a batch from the store, in the order of its log's offsets."""
+        """Apply a batch header from the store; called per log in offset order."""
         self._state.replay_batch(log_id, header)
 
     def loaded(self, now_ms: WallMs) -> None:
@@ -45,34 +45,34 @@ class Log:
         self._state.loaded(now_ms)
 
     def snapshot(self) -> list[LogEvent]:
-        """Events that say the same as all that were replayed: the log of events, compacted."""
+        """Return the compacted event log: the events that restore the present state."""
         return list(self._state.snapshot())
 
     def written(self, rows: Sequence[Row]) -> None:
-        """Make rows visible to readers; called once they are in the file."""
+        """Make rows visible to consumers; called once the rows are stored."""
         self._state.written(rows)
 
     def partition(
         self, topic: str, index: int, topic_id: bytes = b""
     ) -> Partition | codes.ErrorCode.ValueType:
-        """The partition, or why there is none. An empty id is not checked."""
+        """Return the partition, or the error when it does not exist. An empty topic id is not checked."""
         return self._state.topics.find(topic, index, topic_id)
 
     def partitions(self) -> Iterable[Partition]:
-        """All partitions of all topics."""
+        """Return all partitions of all topics."""
         return self._state.topics
 
     def topic_id(self, name: str) -> bytes | None:
-        """The id of the topic that has this name now."""
+        """Return the id of the topic with this name; None: no such topic."""
         topic = self._state.topics.get(name)
         return None if topic is None else topic.topic_id
 
     def topics(self) -> Iterable[Topic]:
-        """All topics."""
+        """Return all topics."""
         return self._state.topics.by_name.values()
 
     def topic(self, name: str) -> Topic | None:
-        """The topic that has this name now."""
+        """Return the topic with this name; None: no such topic."""
         return self._state.topics.get(name)
 
     def create_topics(
@@ -82,25 +82,27 @@ class Log:
         effects: Effects,
         creator: Creator = NO_CREATOR,
     ) -> pb.CreateTopicsResponse:
-        """CreateTopics; `new_uuid` gives an id that no topic has had."""
+        """Handle CreateTopics; `new_uuid` returns an id that no topic has had."""
         return administration.create_topics(self._state, request, new_uuid, creator, effects)
 
     def delete_topics(self, request: pb.DeleteTopicsRequest, effects: Effects) -> pb.DeleteTopicsResponse:
-        """DeleteTopics."""
+        """Handle DeleteTopics."""
         return administration.delete_topics(self._state, request, effects)
 
     def create_partitions(
         self, request: pb.CreatePartitionsRequest, effects: Effects, reserve: Reserve = reserve_unlimited
     ) -> pb.CreatePartitionsResponse:
-        """CreatePartitions, as far as the topics' creators may have more."""
+        """Handle CreatePartitions; growth beyond the quota of a topic's creator is rejected."""
         return administration.create_partitions(self._state, request, reserve, effects)
 
     def describe_topics(self, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
-        """DescribeTopics: changes nothing."""
+        """Handle DescribeTopics; changes nothing."""
         return administration.describe_topics(self._state, request)
 
     def delete_records(self, request: pb.DeleteRecordsRequest, effects: Effects) -> pb.DeleteRecordsResponse:
-        """DeleteRecords, by an administrator or for retention. The rows before a new start may be dropped."""
+        """
+        Handle DeleteRecords of an administrator or of retention; the caller may then delete rows before the new start.
+        """
         return administration.delete_records(self._state, request, effects)
 
     def append(
@@ -111,27 +113,27 @@ class Log:
         effects: Effects,
         reserve: Reserve = reserve_unlimited,
     ) -> pb.ProduceResponse.Partition:
-        """One partition of a Produce: all its batches, or none."""
+        """Append one partition of a Produce: all its batches, or none."""
         return appends.append(self._state, partition, transactional_id, now_ms, effects, reserve)
 
     def init_producer(
         self, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects
     ) -> pb.InitProducerResponse:
-        """InitProducer."""
+        """Handle InitProducer."""
         return transactions.init_producer(self._state, request, now_ms, effects)
 
     def add_offsets(
         self, request: pb.AddOffsetsToTransactionRequest, now_ms: WallMs, effects: Effects
     ) -> pb.AddOffsetsToTransactionResponse:
-        """AddOffsetsToTransaction."""
+        """Handle AddOffsetsToTransaction."""
         return transactions.add_offsets(self._state, request, now_ms, effects)
 
     def txn_offsets_error(self, request: codes.TxnCommitOffsetsRequest) -> codes.ErrorCode.ValueType:
-        """Why these offsets cannot be part of the producer's transaction; NONE if they can."""
+        """Return the error of offsets that cannot be part of the producer's transaction; NONE if they can."""
         return transactions.txn_offsets_error(self._state, request)
 
     def memberships(self, transactional_id: str) -> list[GroupAdded]:
-        """The groups of the open transaction, to be asked before its end."""
+        """Return the groups of the open transaction; the shell checks their members before the transaction commits."""
         known = self._state.producers.transactional.get(transactional_id)
         return [] if known is None or known.open is None else list(known.open.groups.values())
 
@@ -142,13 +144,13 @@ class Log:
         now_ms: WallMs,
         effects: Effects,
     ) -> pb.EndTransactionResponse:
-        """EndTransaction. With `refused`, what one of its groups said, a commit becomes an abort."""
+        """Handle EndTransaction. `refused` is the error of one of its groups; it turns a commit into an abort."""
         return transactions.end(self._state, request, refused, now_ms, effects)
 
     def expire(self, now_ms: WallMs, effects: Effects) -> None:
-        """Abort and forget what is due."""
+        """Abort transactions beyond their timeout, and remove transactional ids beyond their expiration."""
         transactions.expire(self._state, now_ms, effects)
 
     def wake_at_ms(self) -> int | None:
-        """When to call `expire`; asked again after every event."""
+        """Return the time of the next `expire`; it may change with every event. None: nothing expires."""
         return transactions.wake_at_ms(self._state)

@@ -1,8 +1,8 @@
 """
-One partition of a topic: its offsets, and which of its records belong to transactions.
+One partition of a topic: its offsets, and the transactions of its records.
 
-Changed by `state` with every batch that is decided, and by the shell's word that batches are in the file. What readers
-see depends on the latter alone: a transaction that is decided and not written could still be taken back by a crash.
+`state` changes it with every batch that is decided, and again when the shell reports the batch as stored. Consumers see
+stored batches only, because a crash may undo a decision that is not stored yet.
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ class Retention(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """The offset range of a producer's aborted transaction."""
+    """A producer's aborted transaction in this partition: the offsets of its first record and of its abort marker."""
 
     first_offset: int
     marker_offset: int
@@ -44,10 +44,10 @@ class Partition:
     start: int = 0
     end: int = 0
     high_watermark: int = 0
-    # Where the open transaction of a producer begins: as decided, and as it is in the file. In the order of offsets.
+    # Producer id -> first offset of its open transaction, as decided and as stored; both in offset order.
     open: dict[int, int] = field(default_factory=dict)
     _open_in_file: dict[int, int] = field(default_factory=dict)
-    # By producer, in the order of offsets.
+    # Producer id -> its aborted transactions, in offset order.
     _aborted: dict[int, list[Aborted]] = field(default_factory=dict)
 
     @property
@@ -62,11 +62,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Every record before it is decided: committed, aborted, or of no transaction."""
+        """Kafka's last stable offset: every record before it is committed, aborted, or not transactional."""
         return next(iter(self._open_in_file.values()), self.high_watermark)
 
     def visible_end(self, isolation: log_pb2.IsolationLevel.ValueType) -> int:
-        """Behind the last record that a reader gets."""
+        """Return the offset after the last record that a consumer of this isolation level receives."""
         if isolation == log_pb2.ISOLATION_LEVEL_READ_COMMITTED:
             return self.last_stable_offset
         return self.high_watermark
@@ -80,7 +80,7 @@ class Partition:
         return index > 0 and header.base_offset < ranges[index - 1].marker_offset
 
     def add(self, header: Header) -> None:
-        """Apply a batch that was decided, or read from the file."""
+        """Apply the header of a batch that was decided or loaded."""
         self.end = header.next_offset
         if header.control is not Control.RECORDS:
             self._close(header)
@@ -96,7 +96,7 @@ class Partition:
             ranges.append(Aborted(first_offset, marker.base_offset))
 
     def written(self, header: Header) -> None:
-        """Advance the high watermark past a batch that is in the file."""
+        """Advance the high watermark past a stored batch."""
         self.high_watermark = header.next_offset
         if header.control is not Control.RECORDS:
             self._open_in_file.pop(header.producer_id, None)
@@ -109,7 +109,7 @@ class Partition:
         self._open_in_file = dict(self.open)
 
     def move_start(self, offset: int) -> None:
-        """Set the start offset; state about earlier batches is dropped, except of open transactions."""
+        """Set the start offset; state of earlier batches is dropped, except that of open transactions."""
         self.start = offset
         self.end = max(self.end, offset)
         self.sequences.forget_before(offset)

@@ -1,8 +1,8 @@
 """
-Producer ids, and the transactional ids whose producers they are.
+Producer ids, and the transactional ids that they are assigned to.
 
-Changed by `replay` only. A transactional id has one producer id and one epoch at a time, and its transaction is open or
-not; where an open one has written is known from the batches (`state`).
+Changed by `replay` only. A transactional id has one producer id, one epoch and at most one open transaction at a time.
+`state` derives the partitions of an open transaction from the batches.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from rota_proto.coordinator.v1.log_events_pb2 import (
     TransactionEnded,
 )
 
-# A batch whose sender forgot to say that it has no producer is then of a producer that never was.
+# Id 0 is never assigned, so a batch that leaves producer_id unset names an unknown producer.
 FIRST_PRODUCER_ID = 1
 
 
@@ -40,10 +40,10 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Transaction:
-    """An open transaction."""
+    """An open transaction of one transactional id."""
 
     begun_at_ms: int
-    # Its timeout is counted from here on the monotonic clock: from when it began, or was read from the file.
+    # Start of its timeout on the monotonic clock: when the transaction began or was loaded.
     counted_from_ms: MonotonicMs
     groups: dict[str, GroupAdded] = field(default_factory=dict)
 
@@ -57,16 +57,16 @@ class TransactionalProducer:
     timeout_ms: int
     used_at_ms: int
     open: Transaction | None = None
-    # The last transaction, as long as its producer may ask again what became of it.
+    # Outcome of the last transaction, kept while its producer may retry EndTransaction.
     ended: Outcome | None = None
 
     @property
     def deadline_ms(self) -> int | None:
-        """When, on the monotonic clock, the open transaction is aborted over its producer's head."""
+        """The time at which the open transaction times out and is aborted; None: no open transaction."""
         return None if self.open is None else self.open.counted_from_ms + self.timeout_ms
 
     def made(self) -> ProducerRegistered:
-        """The event that says who the producer is."""
+        """Return the event that registers the producer with its present identity."""
         return ProducerRegistered(
             transactional_id=self.transactional_id,
             producer_id=self.identity.producer_id,
@@ -76,22 +76,22 @@ class TransactionalProducer:
         )
 
     def replay_made(self, event: ProducerRegistered) -> None:
-        """Another identity."""
+        """Apply a new identity of the producer."""
         if self.ended is not None and self.ended.identity != self.identity:
-            # It was the last but one that ended a transaction: whoever asks about that now is fenced.
+            # Two epochs behind: a retry by the producer that ended that transaction is fenced.
             self.ended = None
         self.identity = Identity(event.producer_id, event.producer_epoch)
         self.timeout_ms = event.transaction_timeout_ms
         self.used_at_ms = event.at_ms
 
     def replay_ended(self, event: TransactionEnded) -> None:
-        """The transaction is decided. When its producer was fenced before, that one did not end it."""
+        """Apply the end of the transaction; a producer that was fenced before has no outcome to retry."""
         self.open = None
         identity = Identity(event.producer_id, event.producer_epoch)
         self.ended = Outcome(identity, event.committed) if identity == self.identity else None
 
     def snapshot(self) -> Iterator[LogEvent]:
-        """Events that say the same as all that were replayed."""
+        """Yield the events that restore the present state."""
         if self.ended is not None:
             before = self.made()
             before.producer_id, before.producer_epoch = self.ended.identity
@@ -106,7 +106,7 @@ class TransactionalProducer:
 
 
 def ended(transactional_id: str, end: Outcome) -> TransactionEnded:
-    """The event that says how a transaction ended."""
+    """Return the event of an ended transaction."""
     return TransactionEnded(
         transactional_id=transactional_id,
         producer_id=end.identity.producer_id,
@@ -117,15 +117,15 @@ def ended(transactional_id: str, end: Outcome) -> TransactionEnded:
 
 @dataclass(slots=True)
 class Producers:
-    """All of them. The transactional id that was used last stands last."""
+    """All producers. Invariant: transactional ids are in the order of their last use, the latest last."""
 
     transactional: dict[str, TransactionalProducer] = field(default_factory=dict)
-    # Those with an open transaction.
+    # Transactional ids with an open transaction.
     open: dict[str, TransactionalProducer] = field(default_factory=dict)
     _owners: dict[int, str] = field(default_factory=dict)
-    # All ids below this one may have been given out.
+    # All ids below this one may have been assigned.
     next_producer_id: int = FIRST_PRODUCER_ID
-    # The clock of events and records; the timeouts of transactions are measured on the monotonic one.
+    # Wall clock of events and records; transaction timeouts are measured on the monotonic clock.
     wall: WallClock = field(default_factory=WallClock)
 
     def is_transactional(self, producer_id: int) -> bool:
@@ -133,7 +133,7 @@ class Producers:
         return producer_id in self._owners
 
     def replay(self, event: LogEvent) -> None:
-        """Take over what an event says of producers; others are not ours."""
+        """Apply an event about producers; other events are ignored."""
         match event.WhichOneof("event"):
             case "producer_ids_allocated":
                 self.next_producer_id = event.producer_ids_allocated.next_producer_id
@@ -150,7 +150,7 @@ class Producers:
                 known.replay_ended(event.transaction_ended)
                 self.open.pop(known.transactional_id, None)
             case _:
-                pass  # of a later version
+                pass  # an event of a later version
 
     def _begun(self, event: TransactionBegun) -> None:
         known = self.transactional[event.transactional_id]
@@ -174,13 +174,16 @@ class Producers:
         self._owners[event.producer_id] = event.transactional_id
 
     def loaded(self, now_ms: WallMs) -> None:
-        """Restart the timeout of every open transaction; while no process served the log, none could be ended."""
+        """
+        Restart the timeout of every open transaction, because producers could not end them while the log was not
+        served.
+        """
         for known in self.open.values():
             assert known.open is not None
             known.open.counted_from_ms = self.wall.monotonic(now_ms)
 
     def snapshot(self) -> Iterator[LogEvent]:
-        """Events that say the same as all that were replayed."""
+        """Yield the events that restore the present state."""
         yield LogEvent(producer_ids_allocated=ProducerIdsAllocated(next_producer_id=self.next_producer_id))
         for known in self.transactional.values():
             yield from known.snapshot()

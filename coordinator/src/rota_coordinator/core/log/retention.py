@@ -1,4 +1,4 @@
-"""Retention: the new start of a partition. Called by the shell, which knows the sizes."""
+"""Retention: the new start offset of a partition. Called by the shell with the stored sizes of its oldest batches."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from rota_coordinator.core.log.partition import Partition
 
 
 class Oldest(NamedTuple):
-    """One of a partition's first batches, and its size in the file."""
+    """The header of one of a partition's oldest batches, and its stored size in bytes."""
 
     header: Header
     bytes: int
@@ -18,9 +18,10 @@ class Oldest(NamedTuple):
 
 def new_start(partition: Partition, oldest: Sequence[Oldest], total_bytes: int, now_ms: WallMs) -> int:
     """
-    Return the start of the partition after retention: whole batches are removed, from the first one on.
+    Return the start offset after retention, which removes whole batches from the oldest on.
 
-    As in Kafka a batch is too old when its youngest record is, and too much when enough is left without it.
+    As in Kafka, a batch is removed when its latest record exceeds the retention time, or when the remaining batches
+    still reach the retention size.
     """
     start, size = partition.start, total_bytes
     for header, size_of_batch in oldest:

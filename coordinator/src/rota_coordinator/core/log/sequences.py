@@ -1,8 +1,8 @@
 """
 Sequence numbers of the idempotent producers of one partition: duplicates, gaps and epochs.
 
-Called by `appends` to judge a batch, and by `partition` with every batch that is written. The same batches give the
-same knowledge, whether they come live or from the file.
+Called by `appends` to check a batch, and by `partition` with every decided batch. The state depends on the sequence of
+batches only, not on whether they are live or loaded.
 """
 
 from collections.abc import Iterator
@@ -13,32 +13,32 @@ from rota_coordinator.core.log.batch import Header
 from rota_coordinator.core.log.config import REMEMBERED_BATCHES
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-# Sequences go from 0 to 2^31 - 1 and then from 0 again.
+# Sequence numbers run from 0 to 2^31 - 1 and wrap around to 0.
 SEQUENCES = 2**31
-# Of two sequences the one that is nearer behind the other counts as earlier.
+# A sequence number up to this far behind another counts as earlier.
 REACH_MAX = SEQUENCES // 2
 
 
 class Duplicate(NamedTuple):
-    """The batch is there already."""
+    """The batch was appended before, at this offset."""
 
     base_offset: int
 
 
 class Refused(NamedTuple):
-    """The batch may not be appended."""
+    """The batch is rejected with this error."""
 
     error: pb.ErrorCode.ValueType
-    # One sentence where the error's name does not say enough.
+    # Details beyond the error code; may be empty.
     message: str = ""
 
 
 class ProducerHistory(NamedTuple):
-    """The last batches of a producer in one epoch."""
+    """The last batches of a producer, all of one epoch."""
 
-    # Its last batches of one epoch.
+    # At most REMEMBERED_BATCHES, the latest last.
     batches: tuple[Header, ...]
-    # So many sequences without a gap end with the last batch.
+    # Length of the gapless run of sequence numbers that ends with the last batch.
     contiguous_count: int
 
 
@@ -57,14 +57,14 @@ def check_sequence(known: ProducerHistory | None, header: Header) -> Duplicate |
     behind = (following(last) - header.base_sequence) % SEQUENCES
     if behind == 0:
         return None
-    # Only what is known to be there may be called a duplicate: its producer will not send it again.
+    # Only a batch that is known to be appended is a duplicate: its producer does not send it again.
     if header.count <= behind <= known.contiguous_count:
         return Refused(pb.DUPLICATE_SEQUENCE_NUMBER)
     return Refused(pb.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def following(header: Header) -> int:
-    """The sequence of the record behind the batch."""
+    """Return the sequence number after the last record of the batch."""
     return (header.base_sequence + header.count) % SEQUENCES
 
 
@@ -78,27 +78,29 @@ def with_batch(known: ProducerHistory | None, header: Header) -> ProducerHistory
 
 @dataclass(slots=True)
 class Sequences:
-    """All producers of a partition. Who wrote last stands last."""
+    """
+    The idempotent producers of one partition. Invariant: they are in the order of their last batch, the latest last.
+    """
 
     producers_max: int
     _known: dict[int, ProducerHistory] = field(default_factory=dict)
 
     def of(self, producer_id: int) -> ProducerHistory | None:
-        """Return the history of a producer."""
+        """Return the history of a producer; None: it has none."""
         return self._known.get(producer_id)
 
     def __iter__(self) -> Iterator[tuple[int, ProducerHistory]]:
         return iter(self._known.items())
 
     def add_batch(self, header: Header) -> None:
-        """A batch was written."""
+        """Add a batch to the history of its producer."""
         self._known[header.producer_id] = with_batch(self._known.pop(header.producer_id, None), header)
         if len(self._known) > self.producers_max:
             del self._known[next(iter(self._known))]
 
     def forget_before(self, offset: int) -> None:
         """
-        Forget batches before the offset, which were deleted from the file.
+        Forget batches before the offset, which retention removed.
 
         A producer without batches may start a new sequence, as it may after a restart of the coordinator.
         """

@@ -1,8 +1,8 @@
 """
-State of the log, changed only by replaying: an event or a batch header comes in, live or from the file.
+State of the log. Events and batch headers come in, live or from the store; replaying them is the only way to change it.
 
-Called by the decisions, which write through it, and by the door on loading. Then all events come first and all headers
-after them, so nothing here may depend on how the two were mixed when they were written.
+Called by the decisions, which write through it, and by `log` on loading. Loading replays all events first and then all
+headers, so the state must not depend on how the two were interleaved when they were written.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,15 +20,15 @@ from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, ProducerIdsAlloca
 
 @dataclass(slots=True)
 class State:
-    """Topics, producers, and which of them meet in an open transaction."""
+    """Topics, producers, and the partitions of each open transaction."""
 
     config: LogConfig
     wall: WallClock
     topics: Topics = field(init=False)
     producers: Producers = field(init=False)
-    # By producer id: the logs that its open transaction has written to.
+    # Producer id -> the logs that its open transaction has written to.
     _written_to: dict[int, set[int]] = field(default_factory=dict)
-    # Producer ids that an event has taken and nobody has been given yet; forgotten with the process.
+    # Producer ids that an event allocated and that are not assigned yet; lost with the process.
     _unused_ids: range = range(0)
 
     def __post_init__(self) -> None:
@@ -36,17 +36,17 @@ class State:
         self.producers = Producers(wall=self.wall)
 
     def write(self, event: LogEvent, effects: Effects) -> None:
-        """Put an event down to be made durable, and replay it."""
+        """Add an event to the effects to be written, and replay it."""
         effects.events.append(event)
         self.replay(event)
 
     def append(self, row: Row, effects: Effects) -> None:
-        """Put a batch down to be made durable, and replay its header."""
+        """Add a batch to the effects to be written, and replay its header."""
         effects.rows.append(row)
         self.replay_batch(row.log_id, row.header)
 
     def replay(self, event: LogEvent) -> None:
-        """Take over an event, in the order of writing."""
+        """Apply an event; called in write order."""
         match event.WhichOneof("event"):
             case "topic_created":
                 self.topics.made(event.topic_created)
@@ -61,10 +61,10 @@ class State:
                 self.producers.replay(event)
 
     def replay_batch(self, log_id: int, header: Header) -> None:
-        """Take over a batch, in the order of its log's offsets."""
+        """Apply a batch header; called per log in offset order."""
         partition = self.topics.log(log_id)
         if partition is None or header.next_offset <= partition.start:
-            return  # dropped, and only not yet out of the file
+            return  # a log of a deleted topic, whose rows are not deleted yet
         partition.add(header)
         if header.control is not Control.RECORDS:
             self._closed(header.producer_id, log_id)
@@ -72,7 +72,7 @@ class State:
             self._written_to.setdefault(header.producer_id, set()).add(log_id)
 
     def allocate_producer_id(self, effects: Effects) -> int:
-        """An id that no producer has had."""
+        """Return an id that no producer has had."""
         if not self._unused_ids:
             first = self.producers.next_producer_id
             self._unused_ids = range(first, first + PRODUCER_IDS_AT_ONCE)
@@ -82,7 +82,7 @@ class State:
         return producer_id
 
     def partitions_of(self, producer_id: int) -> list[Partition]:
-        """The partitions that the producer's open transaction has written to."""
+        """Return the partitions that the producer's open transaction has written to."""
         logs = map(self.topics.log, sorted(self._written_to.get(producer_id, ())))
         return [partition for partition in logs if partition is not None]
 
@@ -92,20 +92,20 @@ class State:
         return log_id in logs or len(logs) < self.config.transaction_partitions_max
 
     def written(self, rows: Sequence[Row]) -> None:
-        """Mark rows as written to the file."""
+        """Advance the high watermarks past rows that are stored."""
         for row in rows:
             partition = self.topics.log(row.log_id)
             if partition is not None:
                 partition.written(row.header)
 
     def loaded(self, now_ms: WallMs) -> None:
-        """All events and all headers are replayed."""
+        """Finish loading, after all events and all headers were replayed."""
         for partition in self.topics:
             partition.loaded()
         self.producers.loaded(now_ms)
 
     def snapshot(self) -> Iterable[LogEvent]:
-        """Events that say the same as all that were replayed."""
+        """Return the events that restore the present state."""
         yield from self.topics.snapshot()
         yield from self.producers.snapshot()
 

@@ -1,8 +1,8 @@
 """
-All topics of the log, and where each partition's records lie.
+All topics of the log, and the log id of each partition.
 
-Changed by `replay` only. The number of a partition's log is never given twice, so that rows of a deleted topic which
-are still in the file are never taken for those of a later one.
+Changed by `replay` only. A log id is never assigned twice, so that stored rows of a deleted topic never appear in a
+later topic.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,17 +21,17 @@ class Topic:
 
     name: str
     topic_id: bytes
-    # The principal whose quota it counts for; empty when it was created before that was written down.
+    # The principal whose quota is charged; empty: created by a version without quotas.
     created_by: str = ""
     partitions: list[Partition] = field(default_factory=list)
 
     @property
     def retention(self) -> Retention:
-        """The same for all partitions."""
+        """The retention of all partitions of the topic."""
         return self.partitions[0].retention
 
     def made(self, log_ids: Iterable[int] = ()) -> TopicCreated:
-        """The event that says what the topic is, with these logs as further partitions."""
+        """Return the event that describes the topic, with these log ids as additional partitions."""
         return TopicCreated(
             name=self.name,
             topic_id=self.topic_id,
@@ -44,31 +44,31 @@ class Topic:
 
 @dataclass(slots=True)
 class Topics:
-    """The topics, by name."""
+    """The topics by name. Invariant: each partition is indexed by its log id, and no log id exceeds `last_log_id`."""
 
     config: LogConfig
     by_name: dict[str, Topic] = field(default_factory=dict)
     _by_log_id: dict[int, Partition] = field(default_factory=dict)
-    # The highest number that a log ever had.
+    # The highest log id that was ever assigned.
     last_log_id: int = 0
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_log_id.values())
 
     def __len__(self) -> int:
-        """The number of partitions of all topics."""
+        """Return the number of partitions of all topics."""
         return len(self._by_log_id)
 
     def get(self, name: str) -> Topic | None:
-        """The topic of that name."""
+        """Return the topic with this name; None: no such topic."""
         return self.by_name.get(name)
 
     def log(self, log_id: int) -> Partition | None:
-        """The partition whose records lie there; None when its topic is gone."""
+        """Return the partition of a log id; None: its topic was deleted."""
         return self._by_log_id.get(log_id)
 
     def find(self, name: str, index: int, topic_id: bytes) -> Partition | pb.ErrorCode.ValueType:
-        """The partition, or why there is none. An empty id is not checked."""
+        """Return the partition, or the error when it does not exist. An empty topic id is not checked."""
         topic = self.by_name.get(name)
         if topic_id and (topic is None or topic.topic_id != topic_id):
             return pb.UNKNOWN_TOPIC_ID
@@ -77,11 +77,11 @@ class Topics:
         return topic.partitions[index]
 
     def next_log_ids(self, count: int) -> range:
-        """Numbers that no log has had."""
+        """Return log ids that were never assigned."""
         return range(self.last_log_id + 1, self.last_log_id + 1 + count)
 
     def made(self, event: TopicCreated) -> None:
-        """There is such a topic, with so many partitions, from now on."""
+        """Apply a TopicCreated: add the topic, or the additional partitions of an existing one."""
         topic = self.by_name.get(event.name)
         if topic is None:
             topic = self.by_name[event.name] = Topic(event.name, event.topic_id, event.created_by)
@@ -112,8 +112,8 @@ class Topics:
         return topic.partitions
 
     def snapshot(self) -> Iterator[LogEvent]:
-        """Events that say the same as all that were replayed."""
-        # Of topics that are gone only this is left.
+        """Yield the events that restore the present state."""
+        # Deleted topics leave only the highest log id behind.
         yield LogEvent(topic_deleted=TopicDeleted(last_log_id=self.last_log_id))
         for topic in self.by_name.values():
             yield LogEvent(topic_created=topic.made())

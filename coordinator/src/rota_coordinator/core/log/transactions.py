@@ -1,8 +1,8 @@
 """
 Producers and their transactions: fencing, begin, end and timeout.
 
-Called by the door, and by `appends` for batches that belong to a transaction. Every transaction has an epoch of its own,
-so a word that comes late is recognized by its epoch alone.
+Called by `log`, and by `appends` for batches of transactions. Every transaction has its own producer epoch,
+so a delayed request of an earlier transaction is recognized by its epoch alone.
 
     no transaction  -- first batch or first group -->  open
     open            -- end, timeout, InitProducer -->  no transaction, next epoch
@@ -34,7 +34,7 @@ MemberOfGroup = GroupAdded | pb.AddOffsetsToTransactionRequest | codes.TxnCommit
 def init_producer(
     state: State, request: pb.InitProducerRequest, now_ms: WallMs, effects: Effects
 ) -> pb.InitProducerResponse:
-    """InitProducer: the previous producer of the transactional id is fenced, and its open transaction aborted."""
+    """Handle InitProducer: fence the previous producer of the transactional id and abort its open transaction."""
     error = init_error(state, request)
     if error:
         return init_reply(NO_IDENTITY, error)
@@ -59,7 +59,7 @@ def init_producer(
 
 
 def init_error(state: State, request: pb.InitProducerRequest) -> codes.ErrorCode.ValueType:
-    """Return why the producer cannot be initialized; NONE if it can."""
+    """Return the error of a producer that cannot be initialized; NONE if it can."""
     transactional_id = request.transactional_id
     if not transactional_id:
         return codes.NONE
@@ -74,7 +74,7 @@ def init_error(state: State, request: pb.InitProducerRequest) -> codes.ErrorCode
 
 
 def init_reply(identity: Identity, error: codes.ErrorCode.ValueType = codes.NONE) -> pb.InitProducerResponse:
-    """The answer to InitProducer."""
+    """Return the response to InitProducer."""
     return pb.InitProducerResponse(
         error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
     )
@@ -83,7 +83,7 @@ def init_reply(identity: Identity, error: codes.ErrorCode.ValueType = codes.NONE
 def identify(
     state: State, transactional_id: str, identity: Identity
 ) -> TransactionalProducer | codes.ErrorCode.ValueType:
-    """The transactional id, if the producer is the one that may use it now."""
+    """Return the producer of the transactional id when the identity is its present one, else the error."""
     if not transactional_id:
         return codes.INVALID_REQUEST
     known = state.producers.transactional.get(transactional_id)
@@ -95,24 +95,24 @@ def identify(
 
 
 def batch_error(state: State, transactional_id: str, header: Header) -> codes.ErrorCode.ValueType:
-    """Why the producer may not write the batch now."""
+    """Return the error of a batch that its producer may not write now; NONE if it may."""
     producers = state.producers
     if header.transactional != bool(transactional_id):
         return codes.INVALID_TXN_STATE
     if not header.transactional:
         if producers.is_transactional(header.producer_id):
             return codes.INVALID_TXN_STATE
-        # An id that will be given to somebody later: the two would be taken for one.
+        # An id that is not assigned yet; a later producer would be mistaken for this one.
         return codes.UNKNOWN_PRODUCER_ID if header.producer_id >= producers.next_producer_id else codes.NONE
     found = identify(state, transactional_id, Identity(header.producer_id, header.producer_epoch))
     if isinstance(found, TransactionalProducer):
         return codes.NONE
-    # As in Kafka, in answer to a batch.
+    # Kafka answers a fenced Produce with this error.
     return codes.INVALID_PRODUCER_EPOCH if found == codes.PRODUCER_FENCED else found
 
 
 def begin(state: State, known: TransactionalProducer, now_ms: WallMs, effects: Effects) -> Transaction:
-    """The open transaction; one that begins now, if there is none."""
+    """Return the open transaction, beginning one if none is open."""
     if known.open is None:
         begun = TransactionBegun(transactional_id=known.transactional_id, at_ms=now_ms)
         state.write(LogEvent(transaction_begun=begun), effects)
@@ -123,7 +123,7 @@ def begin(state: State, known: TransactionalProducer, now_ms: WallMs, effects: E
 def add_offsets(
     state: State, request: pb.AddOffsetsToTransactionRequest, now_ms: WallMs, effects: Effects
 ) -> pb.AddOffsetsToTransactionResponse:
-    """AddOffsetsToTransaction."""
+    """Handle AddOffsetsToTransaction."""
     identity = Identity(request.producer_id, request.producer_epoch)
     found = identify(state, request.transactional_id, identity)
     if not isinstance(found, TransactionalProducer):
@@ -138,7 +138,7 @@ def add_offsets(
 def add_offsets_error(
     state: State, known: TransactionalProducer, request: pb.AddOffsetsToTransactionRequest
 ) -> codes.ErrorCode.ValueType:
-    """Why the group cannot be part of the transaction."""
+    """Return the error of a group that cannot be part of the transaction; NONE if it can."""
     if not 0 < len(request.group_id) <= GROUP_ID_LENGTH_MAX:
         return codes.INVALID_GROUP_ID
     groups = {} if known.open is None else known.open.groups
@@ -150,7 +150,7 @@ def add_offsets_error(
 
 
 def to_group_added(request: pb.AddOffsetsToTransactionRequest) -> GroupAdded:
-    """The event that makes the group part of the transaction."""
+    """Return the event that adds the group to the transaction."""
     added = GroupAdded(
         transactional_id=request.transactional_id,
         group_id=request.group_id,
@@ -164,8 +164,10 @@ def to_group_added(request: pb.AddOffsetsToTransactionRequest) -> GroupAdded:
 
 def membership_error(added: MemberOfGroup, request: MemberOfGroup) -> codes.ErrorCode.ValueType:
     """
-    Why the request is not of the member that was added. The end of the transaction asks the group about that one
-    alone, so whatever the transaction does to the group is done by it, in one generation.
+    Return the error of a request that names another member than the added one; NONE if it is the same.
+
+    The end of the transaction checks that one member with its group, so all offsets of the group in a transaction
+    come from one member in one generation.
     """
     if added.group_instance_id != request.group_instance_id:
         return codes.FENCED_INSTANCE_ID
@@ -177,7 +179,7 @@ def membership_error(added: MemberOfGroup, request: MemberOfGroup) -> codes.Erro
 
 
 def txn_offsets_error(state: State, request: codes.TxnCommitOffsetsRequest) -> codes.ErrorCode.ValueType:
-    """Why these offsets cannot be part of the producer's transaction."""
+    """Return the error of offsets that cannot be part of the producer's transaction; NONE if they can."""
     identity = Identity(request.producer_id, request.producer_epoch)
     found = identify(state, request.transactional_id, identity)
     if not isinstance(found, TransactionalProducer):
@@ -194,11 +196,11 @@ def end(
     now_ms: WallMs,
     effects: Effects,
 ) -> pb.EndTransactionResponse:
-    """EndTransaction. `refused` is why one of its groups does not want it committed."""
+    """Handle EndTransaction. `refused` is the error of one of its groups; it turns a commit into an abort."""
     asked = Identity(request.producer_id, request.producer_epoch)
     known = state.producers.transactional.get(request.transactional_id)
     if known is not None and known.ended is not None and known.ended.identity == asked:
-        # The answer was lost, or is late. Of another outcome than the one that is asked for nobody hears a yes.
+        # A retry after a lost response; it succeeds only when the outcome is the requested one.
         as_asked = known.ended.committed == request.commit
         return end_reply(known.identity, codes.NONE if as_asked else codes.INVALID_TXN_STATE)
     found = identify(state, request.transactional_id, asked)
@@ -207,13 +209,13 @@ def end(
     if found.open is None and request.commit:
         return end_reply(found.identity, codes.INVALID_TXN_STATE)
     error = refused if request.commit else codes.NONE
-    # An abort of nothing counts, as in Kafka: a batch that is still on its way would begin the transaction anew.
+    # As in Kafka, an abort without an open transaction bumps the epoch: a delayed batch would begin a new transaction.
     finish(state, found, Outcome(asked, request.commit and not error), now_ms, effects)
     return end_reply(found.identity, error)
 
 
 def end_reply(identity: Identity, error: codes.ErrorCode.ValueType) -> pb.EndTransactionResponse:
-    """The answer to EndTransaction, with what its producer goes on with."""
+    """Return the response to EndTransaction, with the identity that the producer uses next."""
     return pb.EndTransactionResponse(
         error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
     )
@@ -222,7 +224,7 @@ def end_reply(identity: Identity, error: codes.ErrorCode.ValueType) -> pb.EndTra
 def finish(
     state: State, known: TransactionalProducer, outcome: Outcome, now_ms: WallMs, effects: Effects
 ) -> None:
-    """Its producer ends the transaction, and goes on under the next epoch."""
+    """End the transaction on behalf of its producer, which continues with the next epoch."""
     write_markers(state, known, outcome, now_ms, effects)
     made = successor(state, known, now_ms, effects)
     state.write(LogEvent(transaction_ended=ended(known.transactional_id, outcome)), effects)
@@ -232,7 +234,7 @@ def finish(
 def abort_fenced(
     state: State, known: TransactionalProducer, made: ProducerRegistered, now_ms: WallMs, effects: Effects
 ) -> None:
-    """Abort the transaction of a producer that is fenced first, by a timeout or by InitProducer."""
+    """Abort the producer's transaction and fence the producer, in one write; called on a timeout or on InitProducer."""
     outcome = Outcome(known.identity, committed=False)
     write_markers(state, known, outcome, now_ms, effects)
     state.write(LogEvent(producer_registered=made), effects)
@@ -242,7 +244,7 @@ def abort_fenced(
 def write_markers(
     state: State, known: TransactionalProducer, outcome: Outcome, now_ms: WallMs, effects: Effects
 ) -> None:
-    """Write the end of a transaction to each of its partitions and groups."""
+    """Write the end of a transaction to each of its partitions and groups: one marker per partition."""
     identity = outcome.identity
     for partition in state.partitions_of(identity.producer_id):
         state.append(marker(partition, outcome, now_ms), effects)
@@ -251,7 +253,7 @@ def write_markers(
 
 
 def marker(partition: Partition, outcome: Outcome, now_ms: WallMs) -> Row:
-    """The end of a transaction, in one of its partitions."""
+    """Return the row of the transaction marker in one partition."""
     header = Header(
         base_offset=partition.end,
         count=1,
@@ -269,7 +271,7 @@ def marker(partition: Partition, outcome: Outcome, now_ms: WallMs) -> Row:
 def successor(
     state: State, known: TransactionalProducer, now_ms: WallMs, effects: Effects
 ) -> ProducerRegistered:
-    """The same producer under its next epoch; after the last one under a new id."""
+    """Return the next identity: the same producer id with the next epoch, or a new id after the last epoch."""
     made = known.made()
     made.at_ms = now_ms
     if made.producer_epoch < state.config.epoch_max:
@@ -280,7 +282,7 @@ def successor(
 
 
 def expire(state: State, now_ms: WallMs, effects: Effects) -> None:
-    """Abort transactions beyond their timeout, and forget transactional ids beyond their expiration."""
+    """Abort transactions beyond their timeout, and remove transactional ids beyond their expiration."""
     monotonic_ms = state.wall.monotonic(now_ms)
     for known in list(state.producers.open.values()):
         assert known.deadline_ms is not None
@@ -301,7 +303,7 @@ def unused(state: State, now_ms: WallMs) -> Iterator[TransactionalProducer]:
 
 
 def wake_at_ms(state: State) -> int | None:
-    """When to call `expire`, by the wall clock as it is set now."""
+    """Return the wall-clock time of the next `expire`, as the wall clock is set now; None: nothing expires."""
     producers, ahead_ms = state.producers, state.wall.ahead_ms
     due = [known.deadline_ms + ahead_ms for known in producers.open.values() if known.deadline_ms is not None]
     idle = next((known for known in producers.transactional.values() if known.open is None), None)

@@ -11,27 +11,27 @@ from rota_coordinator.core.slots.table import Row, Table
 
 
 class Transfer(NamedTuple):
-    """A slot that its owner hands over, and to whom."""
+    """A slot that its owner hands over, and the new owner."""
 
     slot: int
     new_owner: str
 
 
 class Share(NamedTuple):
-    """The next actions of a process."""
+    """The next actions of a process: slots to claim, and slots to hand over."""
 
     claim: list[int]
     give: list[Transfer]
 
 
 def share(table: Table, process_id: str) -> Share:
-    """Return the part of one process in making the shares equal."""
+    """Return the actions of one process that make the shares equal."""
     wanted = targets(table)
     vacant = new_owners(table, wanted)
     owned = table.owned_by(process_id)
     surplus = len(owned) - wanted.get(process_id, 0)
     if vacant or surplus <= 0:
-        # Slots that nobody serves go first: as long as there are any, nobody gives one up.
+        # Vacant slots come first: no process hands a slot over while any slot is vacant.
         return Share(claim=[slot for slot, new_owner in vacant.items() if new_owner == process_id], give=[])
     return Share(claim=[], give=[each for each in transfers(table, wanted) if each.slot in set(owned)])
 
@@ -69,7 +69,7 @@ def new_owners(table: Table, wanted: dict[str, int]) -> dict[int, str]:
 
 
 def transfers(table: Table, wanted: dict[str, int]) -> list[Transfer]:
-    """Every move that makes the shares equal: the last slots of those with too many, to those who lack some."""
+    """Return every transfer that makes the shares equal: the last slots of processes above their target."""
     needy = [
         process_id
         for process_id in sorted(wanted)

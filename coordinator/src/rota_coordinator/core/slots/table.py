@@ -8,15 +8,15 @@ SLOTS = 50
 
 
 class Process(NamedTuple):
-    """A process whose lease runs. One that lost its lease comes back under another id."""
+    """A process with a valid lease. A process that lost its lease registers again under a new id."""
 
     process_id: str
-    # What members dial.
+    # The address that members connect to, host:port.
     address: str
 
 
 class Row(NamedTuple):
-    """A slot. One without an owner is not served; the named new owner, if any, claims it first."""
+    """A slot. A slot without owner is not served; its named new owner, if any, claims it first."""
 
     slot: int
     epoch: int
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A reading: who is alive, and who owns what. Only processes with a running lease own slots."""
+    """One reading of live processes and slot owners. Invariant: only processes with a valid lease own slots."""
 
     processes: tuple[Process, ...]
     rows: tuple[Row, ...]
@@ -40,7 +40,7 @@ class Table:
         return self._addresses.get(process_id, "")
 
     def owned_by(self, process_id: str) -> list[int]:
-        """The slots of a process, in order."""
+        """Return the slots of a process, in order."""
         return [row.slot for row in self.rows if row.owner == process_id]
 
     def vacant(self) -> list[Row]:

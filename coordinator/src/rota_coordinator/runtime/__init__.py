@@ -1,1 +1,1 @@
-"""Slots, their ownership and the topic log: perform what the core decides, in the order of decisions."""
+"""Slots, their ownership and the topic log: the shell that performs the cores' effects, in the order of decisions."""

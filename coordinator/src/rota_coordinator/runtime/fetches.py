@@ -1,7 +1,7 @@
 """
 Serve fetches: batches from an offset on, at once or as soon as new ones are written.
 
-Called by `log_server`. A fetch that waits is woken by the write that it waits for; it never polls.
+Called by `rpc.log_service`. A waiting fetch is woken by the write of new batches; it does not poll.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 
 WAIT_MS_MAX = 60_000
-# What one answer holds: room is left for all that stands around the batches.
+# Maximum payload bytes of one response; the rest of a message is reserved for its other fields.
 BYTES_MAX = MESSAGE_BYTES_MAX - 512 * 1024
 Reply = pb.FetchResponse.Partition
 
 
 @dataclass(slots=True)
 class ResponseBudget:
-    """An answer that is being put together."""
+    """The bytes and rows of a response under construction. Invariant: only its first batch may exceed the limit."""
 
     room: int
     size: int = 0
-    # An error, or offsets that hold nothing for this reader: there is no use in waiting.
+    # True after an error, or after offsets without visible records: the fetch then answers without waiting.
     must_reply: bool = False
 
     def fits(self, row: Row) -> bool:
@@ -44,14 +44,16 @@ class ResponseBudget:
 
 
 class Fetches:
-    """Reads for those who ask."""
+    """Answers fetch requests from recent rows and from the store."""
 
     def __init__(self, log: TopicLog, store: LogStore) -> None:
         self._log = log
         self._store = store
 
     async def fetch(self, request: pb.FetchRequest) -> pb.FetchResponse:
-        """The batches that are asked for; waits until there are enough of them, or for as long as the request says."""
+        """
+        Return batches from the requested offsets; waits for the minimum bytes, at most for the request's maximum wait.
+        """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
         data_available = asyncio.Event()
@@ -123,7 +125,7 @@ class Fetches:
                 reply.next_offset = broken.row.header.next_offset
             return
         if rows and not budget.fits(rows[0]):
-            # The store gives one batch at least; the next fetch brings it.
+            # The store returns at least one batch, which exceeds the budget; the next fetch returns it.
             return
         budget.take(rows)
         for row in rows:
@@ -147,20 +149,20 @@ def describe(partition: Partition, reply: Reply) -> None:
 
 
 def is_visible(partition: Partition, row: Row, *, committed_only: bool) -> bool:
-    """Return whether readers see the batch."""
+    """Return whether consumers receive the batch."""
     if row.header.control is not Control.RECORDS:
         return False
     return not (committed_only and partition.is_aborted(row.header))
 
 
 def is_hidden_damage(partition: Partition, broken: StoreError, *, committed_only: bool) -> bool:
-    """Return whether only a batch is damaged that readers do not see."""
+    """Return whether the damaged batch is one that consumers do not receive."""
     row = broken.row if isinstance(broken, DamagedBatch) else None
     return row is not None and not is_visible(partition, row, committed_only=committed_only)
 
 
 def fill_with_error(reply: Reply, broken: StoreError, budget: ResponseBudget) -> None:
-    """Set the error; of a damaged batch also include its stored bytes, for recovery."""
+    """Set the error; for a damaged batch, include its stored bytes for recovery."""
     reply.error_code = codes.KAFKA_STORAGE_ERROR
     if isinstance(broken, DamagedBatch):
         reply.error_code = codes.CORRUPT_MESSAGE
@@ -170,7 +172,7 @@ def fill_with_error(reply: Reply, broken: StoreError, budget: ResponseBudget) ->
 
 
 def to_batch(row: Row) -> pb.RecordBatch:
-    """A batch as it is sent."""
+    """Return the message of a stored batch."""
     header = row.header
     return pb.RecordBatch(
         base_offset=header.base_offset,

@@ -1,7 +1,7 @@
 """
 The port through which the shell reports requests, appends, rebalances and lag to metrics and logs.
 
-The shell knows this port only, so that tests and the simulation need neither metrics nor logs.
+The shell depends on this port only, so that tests and the simulation run without metrics and logs.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.v1 import log_pb2 as log
 
-# Kafka's number, or the name of the gRPC status with which a call ended instead of an answer.
+# Kafka's error code, or the name of the gRPC status of a call that ended without a response.
 Error = int | str
 SUPERSEDED = "ABORTED"
 LOG_REQUESTS = (
@@ -33,23 +33,25 @@ LOG_REQUESTS = (
 
 
 class Observer(Protocol):
-    """Receives events. Its methods must return quickly: each request waits for one of them."""
+    """Receives events of the shell. Methods must not block: they run within each request."""
 
     def answered(self, request: Message, error: Error, seconds: float) -> None:
-        """A request has its answer, or was refused."""
+        """Record a request that was answered or rejected, and its duration in seconds."""
 
     def appended(self, seconds: float) -> None:
-        """The store has said what became of an append."""
+        """Record an append that the store has finished or failed, and its duration in seconds."""
 
     def round_changed(self, change: Round) -> None:
-        """A group began to rebalance, or came to its end."""
+        """Record the start or the end of a group's rebalance."""
 
     def lagged(self, seconds: float) -> None:
-        """The loop came so much later than it was due."""
+        """Record the delay of an event-loop timer, in seconds."""
 
 
 class Observers:
-    """All who want to know. One that fails neither harms the work nor the others; it is said once of each."""
+    """
+    Passes each event to all observers. A failing observer affects neither requests nor others, and is reported once.
+    """
 
     def __init__(
         self, observers: Iterable[Observer] = (), report: Callable[[str], None] = lambda text: None
@@ -78,7 +80,7 @@ class Observers:
         for listener in listeners:
             try:
                 listener(*arguments)
-            except Exception as error:  # noqa: BLE001  whatever it is, a request must not fail for it
+            except Exception as error:  # noqa: BLE001  a request must not fail because of an observer
                 self._fails(listener.__qualname__, error)
 
     def _fails(self, listener: str, error: Exception) -> None:
@@ -124,7 +126,7 @@ def error_of(reply: Message | None) -> Error:
 
 
 def first_partition_error(topics: Iterable[pb.TopicErrors]) -> int:
-    """The same for the partitions of several topics; each commit is asked."""
+    """Return the first error of the partitions of several topics; NONE: no error. Called for every commit."""
     for topic in topics:
         for partition in topic.partitions:
             if partition.error_code:
@@ -133,12 +135,12 @@ def first_partition_error(topics: Iterable[pb.TopicErrors]) -> int:
 
 
 class Part(Protocol):
-    """One of the things that an answer is about."""
+    """A part of a response with its own error code."""
 
     @property
     def error_code(self) -> pb.ErrorCode.ValueType: ...
 
 
 def first_error(parts: Iterable[Part]) -> int:
-    """The first error of several parts; NONE when all is well."""
+    """Return the first error of several parts; NONE: no error."""
     return next((part.error_code for part in parts if part.error_code), pb.NONE)

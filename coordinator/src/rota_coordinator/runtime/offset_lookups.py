@@ -1,4 +1,6 @@
-"""Offsets by what they stand for: the start, the end, a point in time. Called by `log_server`."""
+"""
+Handle ListOffsets: the earliest offset, the latest offset, or the first at a timestamp. Called by `rpc.log_service`.
+"""
 
 from rota_coordinator.core.log.batch import Control
 from rota_coordinator.core.log.partition import Partition
@@ -14,14 +16,14 @@ Reply = pb.ListOffsetsResponse.Partition
 
 
 class OffsetLookups:
-    """Looks up offsets for those who ask."""
+    """Answers ListOffsets from the log's state and the store."""
 
     def __init__(self, log: TopicLog, store: LogStore) -> None:
         self._log = log
         self._store = store
 
     async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
-        """One offset for each partition."""
+        """Return one offset for each requested partition."""
         self._log.check_ready()
         reply = pb.ListOffsetsResponse()
         for asked in request.partitions:
@@ -48,12 +50,12 @@ class OffsetLookups:
         return reply
 
     async def _at(self, partition: Partition, timestamp_ms: int, until: int, reply: Reply) -> None:
-        """The first record at that time or later, among those that may be read."""
+        """Fill in the first visible record with this timestamp or a later one."""
         header = await self._store.first_at(partition.log_id, timestamp_ms)
         if header is None or header.base_offset >= until:
             return
         if header.control is not Control.RECORDS:
-            # The end of a transaction is later than all before it: whoever reads from there misses no record.
+            # A transaction marker is later than all records before it, so a consumer that starts there misses none.
             reply.offset, reply.timestamp_ms = header.base_offset, header.max_timestamp_ms
             return
         rows = await self._store.read(partition.log_id, header.base_offset, header.next_offset, 1)
@@ -61,10 +63,10 @@ class OffsetLookups:
             try:
                 found = columns.first_at(row.payload, header.count, header.base_timestamp_ms, timestamp_ms)
             except columns.MalformedPayload:
-                # Of an older version, which did not check what it appended.
+                # Appended by an older version without validation.
                 reply.error_code = codes.CORRUPT_MESSAGE
                 return
             if found is not None:
-                # A start in the middle of a batch hides the records before it.
+                # A log start offset within the batch hides the records before it.
                 reply.offset = max(header.base_offset + found[0], partition.start)
                 reply.timestamp_ms = found[1]

@@ -1,8 +1,8 @@
 """
 Overload protection: measures stalls of the event loop, and rejects requests beyond the limits early.
 
-Heartbeats, joins and syncs keep a group together, so they are always taken; commits can be sent again. `service` asks
-the intake about every request; slots and a timer of the loop watch the clock.
+Heartbeats, joins and syncs keep a group together and are always accepted; commits can be retried. `router` checks every
+request with `CommitAdmission`; slots and a timer of the event loop call `Stalls.settle`.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from rota_coordinator.runtime.observer import Observers
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-# gRPC refuses what is larger on its way in; larger answers are refused where they are made.
+# Maximum message size: gRPC rejects larger requests, and the services reject larger responses.
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
-# Commits that were taken and are not answered yet: a second's work of a fast disk.
+# Maximum number of accepted commits without response: about one second of work of a fast disk.
 COMMITS_MAX = 5_000
 COMMIT_BYTES_MAX = 32 * 1024 * 1024
-# A loop that comes so late twice in a row has more to do than it can.
+# An event loop that is this late at two consecutive ticks is overloaded.
 LAG_MAX_S = 0.5
-# How often the loop's lateness is looked at.
+# Interval at which the event loop's lateness is measured.
 TICK_S = 0.1
-# Less than this no member notices: its session lasts for seconds.
+# Shorter stalls are ignored: sessions last for seconds.
 STALL_MIN_S = 0.1
 
 COMMITS = (pb.CommitOffsetsRequest, pb.TxnCommitOffsetsRequest)
@@ -47,7 +47,7 @@ class Load(NamedTuple):
 
     commits: int
     commit_bytes: int
-    # The smaller of the last two.
+    # Lag of the event loop in seconds: the smaller of the last two measurements.
     lag_s: float
 
 
@@ -130,21 +130,21 @@ class Stalls:
         self._timer: asyncio.TimerHandle | None = None
         self._compensations: list[Callable[[int], None]] = []
         self._last_s = 0.0
-        # Of the last two looks the better: one stall is over when it is seen, and no reason to refuse anything.
+        # The smaller of the last two measurements: a single stall is over when it is measured, and rejects nothing.
         self.lag_s = 0.0
 
     def subscribe(self, compensate_stall: Callable[[int], None]) -> None:
-        """Call this with the milliseconds of every stall."""
+        """Register a callback for the duration of every stall, in ms."""
         self._compensations.append(compensate_stall)
 
     def start(self) -> None:
-        """Measure from now on."""
+        """Start measuring."""
         self.stop()
         self._due_s = self._clock() + TICK_S
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._due_s = math.inf
         if self._timer is not None:
             self._timer.cancel()
@@ -160,7 +160,7 @@ class Stalls:
         self.lag_s, self._last_s = min(late_s, self._last_s), late_s
         self._observers.lagged(late_s)
         if late_s >= STALL_MIN_S:
-            # It may have begun right after the last look.
+            # The stall may have begun right after the last measurement.
             stall_ms = math.ceil((late_s + TICK_S) * 1000)
             for compensate_stall in self._compensations:
                 compensate_stall(stall_ms)
@@ -175,13 +175,13 @@ class CommitAdmission:
         self._bytes = 0
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Return why a request is rejected, whatever its group; None when it is not."""
+        """Return the refusal of a request by the process's load; None when it is accepted."""
         if isinstance(request, COMMITS):
             return overload_refusal(Load(self._commits, self._bytes, self._stalls.lag_s))
         return None
 
     def follow(self, request: Request, answer: "asyncio.Future[Message | None]") -> None:
-        """Count a commit until it has its answer."""
+        """Count a commit until it is answered."""
         if isinstance(request, COMMITS):
             size = request.ByteSize()
             self._commits += 1

@@ -1,8 +1,8 @@
 """
-Which slots this process serves. `ExclusiveOwnership` has all of them, because the store is its own; `SharedOwnership` has its share of them
-for as long as it renews its lease.
+Ownership of slots by this process: `ExclusiveOwnership` owns all slots, on a store that only this process uses;
+`SharedOwnership` owns a share of them while it renews its lease.
 
-Called by `service`, which turns it again and again; starts and stops slots.
+`router.Service.run` calls `run_once` in a loop. In: the store's slot table. Out: starts, stops and handovers of slots.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 LOOK_MS = 1_000
 # Poll interval while the share is incomplete, since its slots may be about to be released.
 POLL_MS = 100
-# How many logs are read at the same time.
+# Number of slot logs that are loaded concurrently.
 READERS = 4
 
 
 class SlotOwner(NamedTuple):
     """The address and epoch of the process that serves a slot."""
 
-    # Empty while nobody serves it.
+    # host:port; empty while no process serves the slot.
     address: str
     epoch: int
 
@@ -46,16 +46,16 @@ class Ownership(Protocol):
         ...
 
     def missing(self) -> str:
-        """Why this process does not serve all that is its own; empty when it does."""
+        """Return the reason why this process does not serve all its slots; empty when it does."""
         ...
 
     async def leave(self) -> None:
-        """Serve nothing more, and let others go on at once."""
+        """Stop serving all slots, and release them so that other processes can claim them at once."""
         ...
 
 
 def unserved(slots: Collection[Slot]) -> str:
-    """Says how many of these slots are not served."""
+    """Return a message about slots that are not served yet; empty when all are."""
     waiting = [slot.number for slot in slots if slot.state is not SlotState.READY]
     return (
         f"{len(waiting)} of {len(slots)} slots are not served yet, the first is slot {waiting[0]}"
@@ -65,7 +65,7 @@ def unserved(slots: Collection[Slot]) -> str:
 
 
 class DedupedReporter:
-    """Reports a problem once, however often it recurs, and once when it is recovered."""
+    """Reports a problem once until it changes or is recovered, and its recovery once."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -85,7 +85,7 @@ class DedupedReporter:
 
 
 class ExclusiveOwnership(Ownership):
-    """All slots, on a store that only this process can open."""
+    """Ownership of all slots, on a store that only this process can open."""
 
     def __init__(
         self, slots: Sequence[Slot], address: Callable[[], str], report: Callable[[str], None]
@@ -102,7 +102,7 @@ class ExclusiveOwnership(Ownership):
                     await slot.start()
                     self._reporter.recovered(f"slot {slot.number}")
                 except StoreTakenOver:
-                    raise  # ends the process: to claim the slot back would take it from the other one
+                    raise  # ends the process: claiming the slot again would take it from its new owner
                 except StoreError as error:
                     self._reporter.failed(f"slot {slot.number}", error)
         return LOOK_MS / 1000
@@ -122,7 +122,11 @@ class ExclusiveOwnership(Ownership):
 
 
 class Lease:
-    """The right to serve, by this process's own clock: counted from before the store was asked, so never too long."""
+    """
+    The lease of this process, on its own clock.
+
+    Invariant: it never ends later than in the store, because its duration counts from before the store's renewal.
+    """
 
     def __init__(self, now_ms: Callable[[], int], length_ms: int) -> None:
         self.length_ms = length_ms
@@ -130,15 +134,15 @@ class Lease:
         self._until_ms = 0
 
     def asked(self) -> int:
-        """The end of a lease that is asked for now."""
+        """Return the end of a lease that is requested now, in ms."""
         return self._now_ms() + self.length_ms
 
     def renewed(self, until_ms: int) -> None:
-        """The store said yes."""
+        """Extend the lease; the store has renewed it."""
         self._until_ms = until_ms
 
     def lost(self) -> None:
-        """The store said no."""
+        """End the lease; the store has rejected its renewal."""
         self._until_ms = 0
 
     def runs(self) -> bool:
@@ -149,12 +153,12 @@ class OwnershipCallbacks(NamedTuple):
     """Callbacks from ownership to the log and to the sessions."""
 
     report: Callable[[str], None]
-    # Members of these groups should go to this address.
+    # Sends members of these groups to the coordinator at this address.
     go_away: Callable[[Collection[str], str], None]
 
 
 class SharedOwnership(Ownership):
-    """A share of the slots, on a store that others use too."""
+    """Ownership of a share of the slots, on a store that several processes use."""
 
     def __init__(
         self,
@@ -173,7 +177,7 @@ class SharedOwnership(Ownership):
         self._reporter = DedupedReporter(callbacks.report)
         self._me = ""
         self._readers = asyncio.Semaphore(READERS)
-        # Slots that are on their way in or out; they are left alone until they have arrived.
+        # Slots that are being claimed or handed over; no other action is started for them meanwhile.
         self._moving: dict[int, asyncio.Task[None]] = {}
 
     @override
@@ -188,7 +192,7 @@ class SharedOwnership(Ownership):
             self._lose(str(error))
             return POLL_MS / 1000
         except StoreError as error:
-            # The lease may still run for a while; when it ends, the slots fall silent by themselves.
+            # The lease may still be valid; when it expires, the slots stop serving by themselves.
             self._reporter.failed("the slot table", error)
             return POLL_MS / 1000
         self._reporter.recovered("the slot table")
@@ -244,7 +248,7 @@ class SharedOwnership(Ownership):
                 slot.stop(pb.NOT_COORDINATOR)
 
     def _stop_foreign(self) -> None:
-        """Stop what the table gives to others. A row that is older than our claim says nothing about it."""
+        """Stop slots that the table assigns to other processes. A row older than this process's claim is ignored."""
         for slot in self._slots:
             row = self.table.rows[slot.number]
             newer = row.epoch > slot.epoch or (row.epoch == slot.epoch and row.owner != self._me)

@@ -1,8 +1,8 @@
 """
-The newest rows of the log in memory: a reader at the end of a partition needs no read of the file.
+Cache of the newest rows of the log, so that fetches at the end of a partition do not read the store.
 
-`topic_log` remembers rows once they are in the file, and forgets all of them when it reads the log anew; `fetches` asks
-here first.
+`topic_log` adds rows once they are stored, and clears the cache when it reloads the log; `fetches` reads the cache
+before the store.
 """
 
 from collections import deque
@@ -17,17 +17,17 @@ class RecentRows:
     """
     Rows of all logs, in the order of their writes.
 
-    Invariant: the sum of their payloads is at most BYTES_MAX; of each log they are the last ones, without a gap.
+    Invariant: the payloads total at most BYTES_MAX; the rows of each log are its last ones, without gaps.
     """
 
     def __init__(self) -> None:
         self._rows: deque[Row] = deque()
-        # By log and base offset.
+        # Base offset -> row, for each log id.
         self._by_offset: dict[tuple[int, int], Row] = {}
         self._bytes = 0
 
     def remember(self, rows: Sequence[Row]) -> None:
-        """Add rows that are in the file, and drop the oldest ones beyond the limit."""
+        """Add rows that are stored, and drop the oldest ones beyond the limit."""
         for row in rows:
             self._rows.append(row)
             self._by_offset[row.log_id, row.header.base_offset] = row
@@ -38,16 +38,16 @@ class RecentRows:
             del self._by_offset[row.log_id, row.header.base_offset]
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._rows.clear()
         self._by_offset.clear()
         self._bytes = 0
 
     def read(self, log_id: int, offset: int, until: int, max_bytes: int) -> list[Row]:
         """
-        Return rows from the one that begins at the offset, up to `until`: at least one, the others within max_bytes.
+        Return rows from the one at this base offset up to `until`: at least one, further ones within `max_bytes`.
 
-        Empty when no remembered row begins there: then the store has it.
+        Empty when no cached row starts at the offset; the caller then reads the store.
         """
         found: list[Row] = []
         row = self._by_offset.get((log_id, offset))

@@ -26,7 +26,9 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
 class Service:
-    """The groups of this process, by slot."""
+    """
+    Routes each request to the slot of its group. Invariant: every slot exists, but only the owned ones are served.
+    """
 
     def __init__(self, environment: SlotEnvironment, address: str) -> None:
         self.address = address
@@ -35,13 +37,13 @@ class Service:
         self._quotas = environment.quotas
         environment.stalls.subscribe(self.compensate_stall)
         self.slots = tuple(Slot(number, environment) for number in range(SLOTS))
-        # Until told otherwise this process has the store for itself.
+        # The default: this process is the only one that uses the store.
         self.ownership: Ownership = ExclusiveOwnership(self.slots, lambda: self.address, environment.report)
         self.log: TopicLog | None = None
         self._commits: TopicCommits | None = None
 
     def serve_log(self, environment: LogEnvironment) -> TopicLog:
-        """Serve a log too, from now on; a commit is then about its topics."""
+        """Serve the embedded log as well; commits are then checked against its topics."""
         self.log = TopicLog(environment, self)
         self._commits = TopicCommits(self.log, self._submit)
         return self.log
@@ -61,11 +63,11 @@ class Service:
         return delay_s
 
     def missing(self) -> str:
-        """Return why this process does not serve all its slots yet; empty when it does."""
+        """Return the reason why this process does not serve all its slots yet; empty when it does."""
         return self.ownership.missing() or ("" if self.log is None else self.log.missing())
 
     async def leave(self) -> None:
-        """Answer what was decided, tell the rest to look elsewhere, and let others go on."""
+        """Answer decided requests, answer all others with NOT_COORDINATOR, and release the slots."""
         if self.log is not None:
             await self.log.finish()
         await self.ownership.leave()
@@ -73,12 +75,12 @@ class Service:
             slot.stop(pb.NOT_COORDINATOR)
 
     def expire_offsets(self) -> None:
-        """Once through all slots; the server calls it every few minutes."""
+        """Expire offsets in all slots; `program` calls it every few minutes."""
         for slot in self.slots:
             slot.expire_offsets()
 
     def slot(self, group_id: str) -> Slot:
-        """The slot that a group belongs to."""
+        """Return the slot of a group."""
         return self.slots[slot_of(group_id, SLOTS)]
 
     def stop(self) -> None:
@@ -88,7 +90,7 @@ class Service:
 
     def submit(self, request: Request, client_host: str, principal: str = "") -> Answer:
         """
-        Hand a principal's request to its group's slot; the answer is a Refusal when there is too much to do already, or when
+        Submit a principal's request to the slot of its group. The answer is a Refusal if the process is overloaded or
         the request exceeds a quota.
         """
         if self._commits is not None and isinstance(request, OffsetWriteRequest):
@@ -111,7 +113,7 @@ class Service:
 
     def _hold(self, slot: Slot, request: pb.SyncGroupRequest, answer: Answer) -> None:
         """
-        Charge the group's creator for the assignments of a waiting sync: they stay in memory, whichever principal
+        Charge the group's creator for the assignments of a parked sync, which stay in memory, whichever principal
         sent them.
         """
         group = slot.groups.groups.get(request.group_id)

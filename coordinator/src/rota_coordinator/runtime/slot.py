@@ -1,7 +1,7 @@
 """
 One slot in this process: performs the decisions of the group core.
 
-Called by `service` with requests and by timers of the event loop. A response is sent when every record written before it
+Called by `router` with requests and by timers of the event loop. A response is sent when every record written before it
 is durable. After a failed write it is unknown which records are durable, so the slot is dropped and loaded again.
 """
 
@@ -42,15 +42,15 @@ class SlotState(enum.Enum):
     READY = "Ready"
 
 
-# The answer to a call; None when a newer call of the same member took its place, so that it will never have one.
+# The response to a call; None: a newer call of the same member superseded it, and it gets no response.
 Answer = asyncio.Future[Message | None]
-# What leaves a group as it is. A heartbeat only moves times that are awaited further away.
+# Requests that do not change their group's records; a heartbeat only extends deadlines.
 ReadOnlyRequest = pb.HeartbeatRequest | pb.FetchOffsetsRequest | admin.DescribeGroupsRequest
 CommitRequest = pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
 
 class Open(NamedTuple):
-    """A call that waits for its answer."""
+    """A call without response yet, and the time at which it was submitted."""
 
     request: Request
     answer: Answer
@@ -64,30 +64,34 @@ class SlotEnvironment:
     store: Store
     config: GroupConfig
     now_ms: Callable[[], MonotonicMs]
-    new_uuid: Callable[[], str]  # an id that nobody has had
+    new_uuid: Callable[[], str]  # returns a new UUID
     notify: Callable[[pb.RebalanceNotice], None]
-    group_changed: Callable[[str], None]  # this group may be another now
+    group_changed: Callable[[str], None]  # called with a group id after its description may have changed
     report: Callable[[str], None]
-    report_exception: Callable[[Exception], None]  # the core met what nobody thought of
-    # Whether this process's right to its slots still runs. On SQLite the file's lock is held for good.
+    report_exception: Callable[[Exception], None]  # an unexpected exception in the core
+    # Returns True while the lease of this process is valid; always True on SQLite, which locks the file.
     may_serve: Callable[[], bool] = lambda: True
     failpoints: Failpoints = field(default_factory=Failpoints)
     observers: Observers = field(default_factory=Observers)
     stalls: Stalls = field(default_factory=Stalls)
     quotas: Quotas = field(default_factory=Quotas)
-    # This member, of this group, is in it no more.
+    # Called with group id and member id after a member was removed.
     member_removed: Callable[[str, str], None] = lambda group_id, member_id: None
-    # A log is compacted when it is read, and so many of its records and half of all say nothing any more.
+    # On loading, a log is compacted when it exceeds its snapshot twofold and by more than this many records.
     compact_above: int = 1_000
-    # While it is written less often, because everybody waits while the snapshot is made.
+    # The same while the slot is served; higher, because requests wait for the snapshot.
     compact_running_above: int = 10_000
-    # As far ahead as at the last call of `now_ms`.
+    # Difference of the clocks at the last call of `now_ms`.
     wall: WallClock = field(default_factory=WallClock)
 
 
 @dataclass(slots=True)
 class Slot:
-    """The shell around the groups of one slot."""
+    """
+    The shell around the groups of one slot.
+
+    Invariant: responses are sent in the order of decisions, each after all records of earlier decisions are durable.
+    """
 
     number: int
     environment: SlotEnvironment
@@ -97,20 +101,20 @@ class Slot:
     _open: dict[Call, Open] = field(default_factory=dict)
     _calls: "itertools.count[int]" = field(default_factory=itertools.count)
     _timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
-    # How long the log is, as far as this process knows, and at what length it is compacted.
+    # Number of records in the log as known to this process, and the number above which it is compacted.
     _length: int = 0
     _length_max: int = 0
-    # The last append; answers wait for it.
+    # The latest append; responses wait for it.
     _last_append: "asyncio.Future[None] | None" = None
     _restart: "asyncio.Task[None] | None" = None
-    # What happens later for an earlier life of this slot is dropped.
+    # Incremented by every stop; completions that belong to an earlier count are ignored.
     _stop_count: int = 0
 
     def __post_init__(self) -> None:
         self.groups = Groups(self.environment.config, wall=self.environment.wall)
 
     async def start(self) -> None:
-        """Claim the slot, load its log, then serve it. A `stop` meanwhile wins."""
+        """Claim the slot, load its log, then serve it. A concurrent `stop` cancels the start."""
         stop_count = self._stop_count
         self.state = SlotState.CATCH_UP
         try:
@@ -131,7 +135,7 @@ class Slot:
             self._perform(group_id, effects)
 
     async def _read(self, epoch: int) -> Groups:
-        """The groups as the log has them; a log that says little for its length is compacted."""
+        """Load the groups from the log, and compact it if most of its records are obsolete."""
         groups = Groups(self.environment.config, wall=self.environment.wall)
         records = await self.environment.store.load(self.number)
         for record in records:
@@ -145,12 +149,14 @@ class Slot:
         return groups
 
     def _measure(self, length: int) -> None:
-        """The log has so many records now: note when it will be too long for what it says."""
+        """Set the log's length in records, and the length above which it is compacted next."""
         self._length = length
         self._length_max = self.environment.compact_running_above + 4 * length
 
     def _compact(self) -> None:
-        """Say in few records what the log says; if that fails it stays as it is until it is as long again."""
+        """
+        Replace the log by a snapshot; after a failure, the next attempt waits until the log exceeds its new limit.
+        """
         snapshot = self.groups.snapshot()
         self._measure(len(snapshot))
         compaction = self.environment.store.compact(self.number, self.epoch, snapshot)
@@ -158,14 +164,14 @@ class Slot:
 
     def _compacted(self, compaction: "asyncio.Future[None]") -> None:
         error = None if compaction.cancelled() else compaction.exception()
-        if error is not None and not isinstance(error, SlotLost):  # the next append says that
+        if error is not None and not isinstance(error, SlotLost):  # the next append reports it
             self.environment.report(f"slot {self.number}: {error}; its log was not compacted")
 
     async def finish(self) -> HandoverSnapshot | None:
         """
-        Serve no more, but answer what was decided; what the next owner should know.
+        Stop serving after all decided requests are answered, and return the snapshot for the next owner.
 
-        None when that failed, or when the slot was stopped meanwhile: there is nothing to hand over then.
+        None when that failed or when the slot was stopped meanwhile; there is nothing to hand over then.
         """
         if self.state is not SlotState.READY:
             return None
@@ -196,7 +202,7 @@ class Slot:
             self._settle(open_call, refused(open_call.request, error))
 
     def _charge(self, group_id: str) -> None:
-        """Report what a group uses now."""
+        """Charge the group's creator for its present usage."""
         group = self.groups.groups.get(group_id)
         if group is None:
             self.environment.quotas.discharge(("group", group_id))
@@ -209,7 +215,7 @@ class Slot:
             self.environment.quotas.discharge(("group", group_id))
 
     def compensate_stall(self, stall_ms: int) -> None:
-        """The process stood still for so long, until now."""
+        """Extend the deadlines of all groups by a stall of the process that ended now."""
         if self.state is SlotState.READY:
             self.groups.compensate_stall(stall_ms, self.environment.now_ms())
 
@@ -221,16 +227,16 @@ class Slot:
                 self._perform(group_id, self._run_decision(expire))
 
     def end_transaction(self, group_id: str, ended: ProducerEnded) -> None:
-        """A producer's transaction ends; called while the store takes all that ends with it together."""
+        """End a producer's transaction in a group; called within the log's atomic write of the transaction's end."""
         self._perform(group_id, self._run_decision(lambda: self.groups.end_transaction(group_id, ended)))
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is deleted; called while the store takes that together with it."""
+        """Delete the offsets of a deleted topic; called within the log's atomic write of the deletion."""
         for group_id in list(self.groups.offsets):
             self._perform(group_id, self._run_decision(partial(self.groups.forget_topic, group_id, topic)))
 
     def submit(self, request: Request, client_host: str, principal: str = "") -> Answer:
-        """Decide a request of the principal; its answer comes when it is durable."""
+        """Decide a request of the principal; the answer completes once the decision is durable."""
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
         if self.environment.failpoints.held:
@@ -257,7 +263,7 @@ class Slot:
             self.stop(pb.NOT_COORDINATOR)
 
     def _some_joined(self, request: Request) -> bool:
-        """Return whether this join is the first that an open round waits for."""
+        """Return whether this join leaves the open round with some, but not all, members joined."""
         group = self.groups.groups.get(group_of(request))
         if not isinstance(request, pb.JoinGroupRequest) or group is None or group.barrier is None:
             return False
@@ -266,7 +272,7 @@ class Slot:
     def _unready_error(self, request: Request) -> pb.ErrorCode.ValueType:
         if self.state is SlotState.DOWN:
             return pb.NOT_COORDINATOR
-        # As Kafka: a heartbeat is believed while the group is being read, so that nobody leaves it for that.
+        # As in Kafka, heartbeats succeed while the group is loading, so that members stay in the group.
         return pb.NONE if isinstance(request, pb.HeartbeatRequest) else pb.COORDINATOR_LOAD_IN_PROGRESS
 
     def _decide(self, call: Call, request: Request, client_host: str, principal: str) -> Effects:
@@ -291,14 +297,14 @@ class Slot:
         """
         try:
             return decide()
-        except Exception as broken:  # noqa: BLE001  whatever it is, the state is not to be trusted
+        except Exception as broken:  # noqa: BLE001  after any exception the state may be inconsistent
             self.environment.report_exception(broken)
             self._drop(f"a decision failed ({type(broken).__name__})")
             return Effects()
 
     def _perform(self, group_id: str, effects: Effects, *, changes: bool = True) -> None:
         if self.state is not SlotState.READY:
-            return  # dropped by this very decision
+            return  # the decision failed and dropped the slot
         if effects.records:
             self._last_append = self.environment.store.append(self.number, self.epoch, effects.records)
             self._last_append.add_done_callback(
@@ -325,18 +331,18 @@ class Slot:
         if stop_count != self._stop_count:
             return
         if error is None:
-            # Here, and not where it grows: what is written together with other things must not be in a snapshot before.
+            # Compact after the write, not before: a snapshot must not contain records of an atomic write that may fail.
             if self._length > self._length_max and self.state is SlotState.READY:
                 self._compact()
         elif isinstance(error, SlotLost):
-            # Somebody else serves it; to claim it back would take it from them.
+            # Another process owns the slot; claiming it again would take it from that process.
             self.stop(pb.NOT_COORDINATOR)
             self.environment.report(f"slot {self.number}: {error}; no longer serving it")
         else:
             self._drop(str(error))
 
     def _drop(self, why: str) -> None:
-        """Believe nothing that is in memory any more."""
+        """Discard the state in memory, and reload the slot."""
         self.stop(pb.NOT_COORDINATOR)
         self.environment.report(f"slot {self.number}: {why}; reloading it")
         self.state = SlotState.CATCH_UP
@@ -393,7 +399,7 @@ class Slot:
         return self.environment.failpoints.held
 
     def _schedule(self, group_id: str) -> None:
-        """Wake up when the group next has something to do."""
+        """Set a timer for the group's next deadline."""
         timer = self._timers.pop(group_id, None)
         if timer is not None:
             timer.cancel()
@@ -412,7 +418,7 @@ class Slot:
 
 
 def is_durable(append: "asyncio.Future[None]") -> bool:
-    """Return whether the append is known to be durable; a failed append is done, too."""
+    """Return whether the append is durable; a failed append is done but not durable."""
     return append.done() and not append.cancelled() and append.exception() is None
 
 
@@ -425,10 +431,10 @@ def may_change_its_group(request: Request) -> bool:
 
 def is_all_well(request: Request, effects: Effects) -> bool:
     """
-    Return whether this is the answer to a heartbeat without news.
+    Return whether the request is a heartbeat that succeeds without any effect.
 
-    It waits for no write: it only confirms the member's generation, which was durable before the member received it.
-    So a slow disk delays commits, but no heartbeat.
+    Its response waits for no write, because it confirms a generation that was durable before the member received it.
+    A slow disk therefore delays commits, but not heartbeats.
     """
     return isinstance(request, pb.HeartbeatRequest) and not any(
         getattr(reply, "error_code", pb.NONE) for _, reply in effects.replies

@@ -1,8 +1,8 @@
 """
 Checks of commits against the embedded log, before their group handles them: existing topics, open transaction.
 
-As in Kafka, an unknown topic is rejected for every principal, and the rest of the request is handled without it. That
-holds for offsets that an administrator sets, too.
+As in Kafka, partitions of unknown topics are rejected for every principal, and the rest of the request is handled
+without them. The same holds for offsets that an administrator alters. Called by `router` when it serves a log.
 """
 
 import asyncio
@@ -24,14 +24,17 @@ OffsetWriteRequest = CommitRequest | admin.AlterOffsetsRequest
 
 
 class TopicCommits:
-    """Stands between callers who commit and their groups."""
+    """Filters commits by the topics of the log before it submits them to the router."""
 
     def __init__(self, log: TopicLog, submit: Submit) -> None:
         self._log = log
         self._submit = submit
 
     def submit(self, request: OffsetWriteRequest, client_host: str, principal: str) -> Answer:
-        """Hand a principal's commit to its group, or what may be handed on of it."""
+        """
+        Submit the valid part of a principal's commit to its group, and add the errors of the other topics to the
+        answer.
+        """
         error = self._error(request)
         if error:
             return answered(refused(request, error))
@@ -41,10 +44,10 @@ class TopicCommits:
             if topic_id is None:
                 refusals[topic.name] = pb.UNKNOWN_TOPIC_OR_PARTITION
             elif not topic.topic_id:
-                # So that the offset is known to be of this topic, and not of a later one of its name.
+                # Stored with the offset, to distinguish the topic from a later one of the same name.
                 topic.topic_id = topic_id
             elif topic.topic_id != topic_id:
-                # The topic was deleted and made again while its reader read on.
+                # The topic was deleted and recreated while the consumer was reading it.
                 refusals[topic.name] = pb.UNKNOWN_TOPIC_ID
         if not refusals:
             return self._submit(request, client_host, principal)
@@ -60,14 +63,14 @@ class TopicCommits:
     def _error(self, request: OffsetWriteRequest) -> pb.ErrorCode.ValueType:
         if self._log.state is not SlotState.READY:
             return pb.COORDINATOR_LOAD_IN_PROGRESS
-        # Without a group's name it is nobody's; the groups say so themselves.
+        # An empty group id is rejected by the group core.
         if isinstance(request, pb.TxnCommitOffsetsRequest) and request.group_id:
             return self._log.core.txn_offsets_error(request)
         return pb.NONE
 
 
 def answered(reply: Message) -> Answer:
-    """An answer that is there already."""
+    """Return a completed answer."""
     answer: Answer = asyncio.get_running_loop().create_future()
     answer.set_result(reply)
     return answer
@@ -83,7 +86,7 @@ Refusals = Mapping[str, pb.ErrorCode.ValueType]
 
 
 def without(request: OffsetWriteRequest, refusals: Refusals) -> OffsetWriteRequest:
-    """The same request about the other topics."""
+    """Return a copy of the request without the refused topics."""
     left = copy.copy(request)
     del left.topics[:]
     left.topics.extend(topic for topic in request.topics if topic.name not in refusals)
@@ -91,7 +94,7 @@ def without(request: OffsetWriteRequest, refusals: Refusals) -> OffsetWriteReque
 
 
 def complete(request: OffsetWriteRequest, refusals: Refusals, answer: Answer, part: Answer) -> None:
-    """The group has answered for the topics that are there."""
+    """Complete the answer from the group's response to the accepted part."""
     if answer.done():
         return
     error = None if part.cancelled() else part.exception()
@@ -103,7 +106,7 @@ def complete(request: OffsetWriteRequest, refusals: Refusals, answer: Answer, pa
 
 
 def completed(request: OffsetWriteRequest, refusals: Refusals, reply: Message | None) -> Message:
-    """The answer for all topics, in the order of the request."""
+    """Return the response for all topics, in the order of the request."""
     if isinstance(reply, admin.AlterOffsetsResponse) and reply.error_code:
         return reply
     whole = RESPONSES[type(request)]()

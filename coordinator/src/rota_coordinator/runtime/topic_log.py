@@ -1,9 +1,9 @@
 """
 The embedded log in this process: performs the decisions of the log core.
 
-Called by `log_server` with requests and by timers of the event loop. One decision is written in one transaction,
-offsets of groups included; its response is sent when that is written, and flushed if the response promises it. After a
-failed write the state of the file is unknown, so nothing is served until the file was read again.
+Called by `rpc.log_service` with requests and by timers of the event loop. Each decision is one store transaction,
+offsets of groups included; its response is sent once the transaction is written, and flushed if the response promises
+durability. After a failed write the stored state is unknown, so requests are rejected until the log is reloaded.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ from rota_proto.coordinator.v1.records_pb2 import ProducerEnded, Record
 from rota_proto.log.v1 import log_pb2
 
 Reply = TypeVar("Reply")
-# The log of events is compacted when so many of them, and most of all, say nothing any more.
+# The event log is compacted when more than this many events, and most of all events, are obsolete.
 COMPACT_ABOVE = 10_000
-# How many batches of a partition are looked at before some of them go.
+# Batches of a partition that one retention step reads.
 RETAINED_AT_ONCE = 1_000
-# When an ending has to wait for its group.
+# Delay of a retry, in seconds, when a group cannot take part in the end of a transaction yet.
 AGAIN_S = 0.1
 
 
 class Groups(Protocol):
-    """The slots of the groups that take part in transactions."""
+    """Port to the slots, whose groups take part in transactions."""
 
     def slot(self, group_id: str) -> Slot:
-        """The slot of a group."""
+        """Return the slot of a group."""
         ...
 
     @property
     def slots(self) -> Sequence[Slot]:
-        """All of them."""
+        """All slots."""
         ...
 
 
@@ -61,27 +61,31 @@ class LogEnvironment:
     now_ms: Callable[[], WallMs]
     new_uuid: Callable[[], bytes]  # a topic id that no topic has had
     report: Callable[[str], None]
-    report_exception: Callable[[Exception], None]  # the core met what nobody thought of
-    # As far ahead as at the last call of `now_ms`.
+    report_exception: Callable[[Exception], None]  # an unexpected exception in the core
+    # Difference of the clocks at the last call of `now_ms`.
     wall: WallClock = field(default_factory=WallClock)
     quotas: Quotas = field(default_factory=Quotas)
 
 
 @dataclass(slots=True)
 class TopicLog:
-    """The shell around the log."""
+    """
+    The shell around the log core.
+
+    Invariant: writes are in the order of decisions, and consumers see stored rows only.
+    """
 
     environment: LogEnvironment
     groups: Groups
     state: SlotState = SlotState.DOWN
     epoch: int = 0
     core: Log = field(init=False)
-    # Of each log that somebody waits for: set when more of it may be read.
-    # Read by `fetches`; rows in it are in the file.
+    # Log id -> events of the waiting fetches, set when more of the log may be read.
+    # Cache that `fetches` reads; it contains stored rows only.
     recent: RecentRows = field(default_factory=RecentRows)
     _waiters: dict[int, set[asyncio.Event]] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
-    # The last write; answers that tell of what was decided wait for it.
+    # The latest write; responses that show decided state wait for it.
     _last_write: "asyncio.Future[None] | None" = None
     _length: int = 0
     _length_max: int = COMPACT_ABOVE
@@ -95,7 +99,7 @@ class TopicLog:
         self._charges = LogCharges(self.environment.quotas)
 
     async def start(self) -> None:
-        """Claim the log, load it, then serve it. A `stop` meanwhile wins."""
+        """Claim the log, load it, then serve it. A concurrent `stop` cancels the start."""
         stop_count = self._stop_count
         self.state = SlotState.CATCH_UP
         store = self.environment.store
@@ -125,29 +129,29 @@ class TopicLog:
         self._sweep(ends)
 
     def _sweep(self, ends: Mapping[int, int]) -> None:
-        """Drop what a crash left of rows that were to go; `ends` says where the first row of each log does."""
+        """Delete rows whose deletion a crash interrupted; `ends` maps a log id to the end offset of its first row."""
         starts = {partition.log_id: partition.start for partition in self.core.partitions()}
         for log_id, end in ends.items():
             if log_id not in starts or end <= starts[log_id]:
                 self._drop_rows(log_id, starts.get(log_id))
 
     async def run_once(self) -> None:
-        """See to it that the log is served."""
+        """Start the log if it is not served; called in a loop by the router."""
         if self.state is SlotState.DOWN:
             try:
                 await self.start()
                 self._reporter.recovered("the log")
             except StoreTakenOver:
-                raise  # ends the process, as for a slot
+                raise  # ends the process, as when a slot is lost
             except StoreError as error:
                 self._reporter.failed("the log", error)
 
     def missing(self) -> str:
-        """Return why the log is not served yet; empty when it is."""
+        """Return the reason why the log is not served yet; empty when it is."""
         return "" if self.state is SlotState.READY else "the log is not served yet"
 
     async def finish(self) -> None:
-        """Serve no more, but let what was decided become durable."""
+        """Stop serving after all decisions are durable."""
         tail = self._last_write
         if tail is not None:
             await asyncio.wait({tail})
@@ -167,7 +171,7 @@ class TopicLog:
                 event.set()
 
     def check_ready(self) -> None:
-        """Raises Refusal while nothing can be asked."""
+        """Raise Refusal while the log is not served."""
         if self.state is not SlotState.READY:
             raise Refusal("UNAVAILABLE", "the log is loading; retry later")
 
@@ -200,7 +204,7 @@ class TopicLog:
         return reply, self._last_write
 
     async def wait(self, written: "asyncio.Future[None]") -> None:
-        """Wait until the write is in the file. Raises Refusal when its outcome is unknown."""
+        """Wait until the write is stored; raise Refusal when its outcome is unknown."""
         try:
             await asyncio.shield(written)
         except StoreError as error:
@@ -211,7 +215,7 @@ class TopicLog:
         return all(self.groups.slot(group_id).state is SlotState.READY for group_id in groups)
 
     def commit_refusal(self, transactional_id: str) -> pb.ErrorCode.ValueType:
-        """Why one of the transaction's groups does not want it committed; NONE if none of them says so."""
+        """Return the error of the first of the transaction's groups that prevents its commit; NONE if none does."""
         for member in self.core.memberships(transactional_id):
             asked = pb.TxnCommitOffsetsRequest(
                 group_id=member.group_id,
@@ -226,12 +230,12 @@ class TopicLog:
         return pb.NONE
 
     def add_waiter(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
-        """Set the event when there is more to read in one of these logs, or when one is deleted."""
+        """Register an event that is set when one of these logs has more to read, or is deleted."""
         for log_id in log_ids:
             self._waiters.setdefault(log_id, set()).add(event)
 
     def remove_waiter(self, log_ids: Iterable[int], event: asyncio.Event) -> None:
-        """Do not, any more."""
+        """Unregister the event from these logs."""
         for log_id in log_ids:
             waiting = self._waiters.get(log_id, set())
             waiting.discard(event)
@@ -253,7 +257,7 @@ class TopicLog:
             self._compact()
 
     def _charge(self, effects: Effects) -> None:
-        """Charge the creators of topics for what is decided."""
+        """Charge the creators of topics for the effects of a decision."""
         for event in effects.events:
             if event.HasField("topic_created"):
                 topic = self.core.topic(event.topic_created.name)
@@ -265,7 +269,7 @@ class TopicLog:
         self._charges.appended(effects.rows)
 
     def _put(self, records: Sequence[Record], effects: Effects, *, flush: bool) -> "asyncio.Future[None]":
-        """Have all of it written together; done when it is."""
+        """Write group records and log effects atomically; the future completes once they are stored."""
         store = self.environment.store
         if not records and not effects.endings:
             return store.append_rows(self.epoch, effects.rows, flush=flush)
@@ -279,7 +283,7 @@ class TopicLog:
             if not self.may_end(ending.group_id for ending in effects.endings):
                 raise StoreError("a group could not take part in ending its transaction")
             if effects.rows:
-                # A transaction's records are as good as its end.
+                # The end of a transaction is flushed, and with it all records of the transaction.
                 store.append_rows(self.epoch, effects.rows, flush=True)
             return store.append(LOG_SLOT, self.epoch, records)
 
@@ -292,13 +296,13 @@ class TopicLog:
             return
         self.core.written(effects.rows)
         self.recent.remember(effects.rows)
-        # Whoever waits for records of a topic that is gone has to hear of it, too.
+        # Wake fetches of deleted topics, too: they answer with an error.
         for log_id in {*effects.dropped, *(row.log_id for row in effects.rows)}:
             for event in self._waiters.get(log_id, ()):
                 event.set()
 
     def _forget_offsets(self, topic: str) -> None:
-        """Of a topic that is deleted in the same write."""
+        """Delete the committed offsets of a topic that is deleted in the same write."""
         for slot in self.groups.slots:
             slot.forget_topic(topic)
 
@@ -313,14 +317,14 @@ class TopicLog:
         dropped.add_done_callback(partial(self._freed, self._stop_count, log_id))
 
     def _freed(self, stop_count: int, log_id: int, work: "asyncio.Future[int]") -> None:
-        """Rows are out of the file; what was under way when the log was read anew counts until it is read again."""
+        """Discharge deleted rows; a deletion from before a reload stays charged until the next load."""
         if stop_count == self._stop_count and not work.cancelled() and work.exception() is None:
             self._charges.dropped(log_id, work.result())
 
     def _dropped(self, work: "asyncio.Future[int] | asyncio.Future[None]") -> None:
         error = None if work.cancelled() else work.exception()
         if self.state is not SlotState.READY:
-            return  # the next start sweeps what is left
+            return  # the next start deletes the remaining rows
         if isinstance(error, StoreTakenOver):
             self._drop(str(error))
         elif error is not None:
@@ -336,7 +340,7 @@ class TopicLog:
         self.environment.store.compact(LOG_SLOT, self.epoch, snapshot).add_done_callback(self._dropped)
 
     def _schedule(self) -> None:
-        """Wake up when a transaction has been open for too long."""
+        """Set a timer for the next transaction timeout."""
         if self._timer is not None:
             self._timer.cancel()
         now_ms = self.environment.now_ms()
@@ -351,15 +355,15 @@ class TopicLog:
         if not all(slot.state is SlotState.READY for slot in self.groups.slots):
             self._timer = asyncio.get_running_loop().call_later(AGAIN_S, self._wake)
             return
-        # What goes wrong was said, and the log is read anew: then it is due again.
+        # A failure has been reported, and reloading the log sets the timer again.
         with suppress(Refusal):
             self.start_decision(lambda core, effects: core.expire(self.environment.now_ms(), effects))
         if self.state is SlotState.READY:
-            # Nothing may have been due, because the wall clock was set back meanwhile.
+            # No transaction may have been due, because the wall clock was set back meanwhile.
             self._schedule()
 
     async def retain(self) -> None:
-        """Look once for what is too old, or too much, to be kept."""
+        """Delete records of all partitions beyond their retention time or size; called periodically."""
         for partition in list(self.core.partitions()):
             while self.state is SlotState.READY and await self._retain(partition):
                 pass
@@ -380,7 +384,7 @@ class TopicLog:
         return True
 
     async def delete_records(self, request: log_pb2.DeleteRecordsRequest) -> log_pb2.DeleteRecordsResponse:
-        """The starts move at once; the rows go when there is time."""
+        """Handle DeleteRecords: move the log start offsets, then delete the rows before them in the background."""
         reply = await self.decide(lambda core, effects: core.delete_records(request, effects))
         for asked, answered in zip(request.partitions, reply.partitions, strict=True):
             found = self.core.partition(asked.topic, asked.index)

@@ -1,1 +1,1 @@
-"""gRPC services: requests from the wire to the access control, answers back."""
+"""gRPC services: decode and validate requests, submit them through the access control, and send the responses."""

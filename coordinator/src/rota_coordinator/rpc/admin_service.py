@@ -1,6 +1,6 @@
 """
-The Admin service: describes, watches and changes groups for administrators; splits requests about many groups, and
-joins the answers.
+The Admin service: describes, watches and changes groups for administrators. It splits requests about several groups
+into one per group, and merges the responses in the order of the request.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SLOT_STATES = {
 
 
 class AdminService(pb_grpc.AdminServicer):
-    """The calls of the service."""
+    """Handles the calls of the Admin service."""
 
     def __init__(self, access_control: AccessControl, watchers: Watchers) -> None:
         self._access_control = access_control
@@ -61,7 +61,7 @@ class AdminService(pb_grpc.AdminServicer):
     ) -> AsyncIterator[pb.WatchGroupResponse]:
         caller = self._access_control.caller()
         async for group in self._watchers.watch(request.group_id, partial(describe, caller)):
-            now_ms = int(time.time() * 1000)  # noqa: TID251  for people to read
+            now_ms = int(time.time() * 1000)  # noqa: TID251  shown to users only
             reason = caller.opened_by(request.group_id)
             yield pb.WatchGroupResponse(group=group, reason=reason, timestamp_ms=now_ms)
             if group.error_code == GROUP_AUTHORIZATION_FAILED:
@@ -107,11 +107,11 @@ class AdminService(pb_grpc.AdminServicer):
 
 
 async def describe(caller: AuthorizedCaller, group_id: str) -> pb.DescribedGroup:
-    """Describe one group, as the caller may see it."""
+    """Return the description of one group, within the caller's rights."""
     reply = await ask(caller, pb.DescribeGroupsRequest(group_ids=[group_id]), pb.DescribeGroupsResponse)
     return reply.groups[0]
 
 
 async def ask(caller: AuthorizedCaller, request: AdminRequest, kind: type[Reply]) -> Reply:
-    """Submit one request about one group, and return its answer."""
+    """Submit a request about one group, and return its response."""
     return cast("Reply", await caller.submit(request, client_host=""))

@@ -1,4 +1,4 @@
-"""The gRPC server: the Coordinator service, for callers that `security.door` lets in."""
+"""The gRPC server and the Coordinator service. Calls arrive admitted by `security.access_control` and validated."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,21 +24,21 @@ from rota_proto.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from rota_proto.coordinator.v1.admin_pb2_grpc import add_AdminServicer_to_server
 from rota_proto.log.v1.log_pb2_grpc import add_LogServicer_to_server
 
-# How long a refusal may take to leave when the other side does not read.
+# Seconds that sending a refusal may take when the client does not read.
 REFUSAL_S = 5
 KEEPALIVE_MS = 10_000
 PENDING_CALLS_MAX = 20_000
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-    # Without the second one a silent peer is noticed after a minute, whatever the first one says.
+    # Without keepalive_timeout_ms, a dead peer is detected after a minute, whatever keepalive_time_ms is.
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
-    # Two coordinators on one port would each get half of a group.
+    # Two coordinators on one port would each receive part of a group's requests.
     ("grpc.so_reuseport", 0),
-    # Calls that wait to be looked at. Beyond these numbers gRPC cancels some, of whatever connection: a flood on one must be
-    # cut off before.
+    # Calls waiting to be handled. Beyond this number gRPC cancels calls of any connection, so the guard must close a
+    # flooding connection earlier.
     ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
     ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS_MAX),
 )
@@ -47,7 +47,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class GroupService(pb_grpc.CoordinatorServicer):
-    """The calls of the service; each is one request to a group, or a stream of them."""
+    """Handles the calls of the Coordinator service; each is one request to a group, or a stream of requests."""
 
     def __init__(self, access_control: AccessControl, sessions: Sessions) -> None:
         self._access_control = access_control
@@ -95,17 +95,17 @@ class GroupService(pb_grpc.CoordinatorServicer):
         return await self._answer(request, context, pb.FetchOffsetsResponse)
 
     @override
-    async def Session(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes for itself
+    async def Session(  # type: ignore[override]  # grpc.aio also accepts a coroutine that writes its messages itself
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: Context
     ) -> None:
         caller = self._access_control.caller()
-        # Says that the caller was let in. A client that writes before may take a refusal for a broken connection.
+        # Confirms admission. A client that writes earlier may mistake a refusal for a broken connection.
         await context.send_initial_metadata(())
         session = Session(self._sessions, caller, client_host(context))
         try:
             await session.run(request_iterator, context.write)
         except Refusal as refusal:
-            # A client that does not read holds up this too: it stays behind the frames that wait for it, without us.
+            # Blocks, too, while the client does not read: the refusal then stays queued behind the unread frames.
             with suppress(TimeoutError):
                 async with asyncio.timeout(REFUSAL_S):
                     await refuse(context, refusal)
@@ -120,7 +120,7 @@ class GroupService(pb_grpc.CoordinatorServicer):
 
 
 def client_host(context: Context) -> str:
-    """The peer's address, as Kafka writes it: `/127.0.0.1`."""
+    """Return the peer's address in Kafka's format: `/127.0.0.1`."""
     peer = context.peer()
     address = peer.split(":", 1)[1].rsplit(":", 1)[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
     return f"/{address}"
@@ -129,7 +129,7 @@ def client_host(context: Context) -> str:
 def make_server(
     access_control: AccessControl, sessions: Sessions, watchers: Watchers, log: TopicLog | None = None
 ) -> grpc.aio.Server:
-    """A server with all services in it, not started and not listening yet."""
+    """Return a server with all services registered, neither started nor listening."""
     server = grpc.aio.server(
         interceptors=[AdmissionInterceptor(access_control)],
         options=(

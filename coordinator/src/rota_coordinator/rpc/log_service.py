@@ -1,4 +1,4 @@
-"""The Log service: topics, records and transactions of the embedded log, for callers that `security.door` lets in."""
+"""The Log service: topics, records and transactions of the embedded log, within the caller's rights to each topic."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 from rota_proto.log.v1 import log_pb2_grpc as pb_grpc
 
-# Of payloads that are taken and not written yet.
+# Maximum bytes of accepted payloads that are not written yet.
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 Context = grpc.aio.ServicerContext[Any, Any]
 Request = TypeVar("Request", bound=Message)
@@ -31,7 +31,7 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 class LogService(pb_grpc.LogServicer):
-    """The calls of the service."""
+    """Handles the calls of the Log service."""
 
     def __init__(self, access_control: AccessControl, log: TopicLog) -> None:
         self._access_control = access_control
@@ -167,14 +167,16 @@ class LogService(pb_grpc.LogServicer):
     def _transaction_error(
         self, caller: AuthorizedCaller, transactional_id: str
     ) -> codes.ErrorCode.ValueType:
-        """Why a transaction of this id cannot begin or end now; NONE if it can. Without an id there is none."""
+        """
+        Return the error of a transaction that cannot begin or end now; NONE if it can, or without a transactional id.
+        """
         self._log.check_ready()
         if not transactional_id:
             return codes.NONE
         if not caller.may_transact(transactional_id):
             return codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         members = self._log.core.memberships(transactional_id)
-        # A group that is being read takes part in a moment.
+        # A group that is being loaded can take part shortly.
         may_end = self._log.may_end(member.group_id for member in members)
         return codes.NONE if may_end else codes.CONCURRENT_TRANSACTIONS
 
@@ -197,7 +199,7 @@ class LogService(pb_grpc.LogServicer):
 
 
 def refused_producing(request: pb.ProduceRequest, error: codes.ErrorCode.ValueType) -> pb.ProduceResponse:
-    """The same error for every partition."""
+    """Return a response with this error for every partition."""
     return pb.ProduceResponse(
         partitions=[
             pb.ProduceResponse.Partition(topic=each.topic, index=each.index, error_code=error, base_offset=-1)

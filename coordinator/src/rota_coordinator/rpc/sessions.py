@@ -1,8 +1,8 @@
 """
-The Session streams: many members' requests on one connection, and notices pushed back on it.
+Session streams: the requests of many members come in on one stream, and responses and notices go out on it.
 
-Losing a stream is not leaving: nothing is told to the groups, a member's own timers decide. What it still waited for
-stays open, and is dropped when it would be answered.
+Called by `group_service` for each stream. The loss of a stream is not a leave: groups are not notified, and members
+expire by their session timeouts. Requests of a lost stream stay open, and their responses are dropped.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from rota_coordinator.security.access_control import AuthorizedCaller
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_service.validation_interceptor import UNDECODABLE, UndecodableRequest
 
-# A stream with so many unanswered requests is told to wait.
+# Requests beyond this number of unanswered ones on a stream are rejected.
 OPEN_REQUESTS_MAX = 10_000
-# Nothing more is read from a stream whose other side leaves so much unread, until it has read half of it.
+# With this many unread frames, no more requests are read from the stream until the client has read half of them.
 HELD_FRAMES = 10_000
 HELD_BYTES = 8 * 1024 * 1024
-# What was asked before is still answered, and members are told what they must know. A stream that leaves all of that
-# unread too is ended: nothing is left out silently.
+# Responses and notices are still queued beyond HELD_FRAMES; at this many unread frames the stream is ended, because
+# no frame is dropped silently.
 UNREAD_FRAMES_MAX = 30_000
 UNREAD_BYTES_MAX = 32 * 1024 * 1024
-# So is one that reads nothing at all for so long while something waits; at the latest after twice the time.
+# A stream that reads no frame for this many seconds while frames wait is ended, after at most twice this time.
 UNREAD_S = 10
 STREAMS_MAX = 10_000
 
 MemberKey = tuple[str, str]  # group id, member id
 Frame = pb.SessionRequest | UndecodableRequest
 Write = Callable[[pb.SessionResponse], Awaitable[None]]
-# Answers that say with one of `RECOGNIZED` that the member, its instance and its generation are right. Commits do not: for
-# unknown topics they are answered without asking the group.
+# Responses whose errors in `RECOGNIZED` confirm the member, its instance and its generation. Commits are excluded:
+# those of unknown topics are answered without the group.
 MemberAnswer = pb.JoinGroupResponse | pb.SyncGroupResponse | pb.HeartbeatResponse
 RECOGNIZED = (pb.NONE, pb.REBALANCE_IN_PROGRESS)
 
@@ -47,7 +47,7 @@ class LatestRequest(NamedTuple):
     """The latest request of a member that its group recognized."""
 
     session: "Session"
-    order: int  # among the requests of all streams, as they arrived
+    order: int  # arrival order among the requests of all streams
 
 
 class Sessions:
@@ -63,18 +63,18 @@ class Sessions:
         self._orders = count()
 
     def next_order(self) -> int:
-        """The number of a request that arrives now."""
+        """Return the next number in the arrival order of requests."""
         return next(self._orders)
 
     def register(self, session: "Session") -> None:
-        """A stream runs; it will be told when the process stops."""
+        """Register a running stream; `finish` ends it."""
         if len(self._running) >= STREAMS_MAX:
             message = f"{STREAMS_MAX} streams are open, which is the limit; share a stream among members, or add a coordinator"
             raise Refusal("RESOURCE_EXHAUSTED", message)
         self._running.add(session)
 
     def finish(self) -> None:
-        """The process stops: every stream ends, after what is on its way."""
+        """End every stream after its queued frames; called when the process stops."""
         for session in self._running:
             session.finish()
 
@@ -84,7 +84,9 @@ class Sessions:
         return last is not None and last.session is session
 
     def attach(self, session: "Session", member_key: MemberKey, order: int) -> None:
-        """Push the member's notices on this stream, unless it has ended or the member has spoken on another one since."""
+        """
+        Push the member's notices on this stream, unless it has ended or the member has sent a later request on another.
+        """
         last = self._by_member.get(member_key)
         if session not in self._running or (last is not None and order < last.order):
             return
@@ -93,19 +95,19 @@ class Sessions:
         session.members.add(member_key)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member is in its group no more, or not here."""
+        """Remove a member that left its group, or whose group is no longer served here."""
         last = self._by_member.pop((group_id, member_id), None)
         if last is not None:
             last.session.members.discard((group_id, member_id))
 
     def notify(self, notice: pb.RebalanceNotice) -> None:
-        """Push a notice, if its member is on a stream; else its next heartbeat tells it."""
+        """Push a notice if its member has a stream; otherwise the response to its next heartbeat carries the error."""
         last = self._by_member.get((notice.group_id, notice.member_id))
         if last is not None:
             last.session.push(pb.SessionResponse(rebalance_notice=notice))
 
     def go_away(self, group_ids: Collection[str], address: str) -> None:
-        """Tell every stream on which members of these groups speak that they are served elsewhere now."""
+        """Send a GoAway for these groups on every stream that members of the groups use."""
         gone = [
             (member_key, last.session)
             for member_key, last in self._by_member.items()
@@ -117,21 +119,21 @@ class Sessions:
             session.push(pb.SessionResponse(go_away=pb.GoAway(group_id=group_id, address=address)))
 
     def unregister(self, session: "Session") -> None:
-        """Forget a stream; members that moved on to another one are not its own any more."""
+        """Remove a stream with its members, except members that use another stream by now."""
         self._running.discard(session)
         for member_key in list(session.members):
             self.forget(*member_key)
 
 
 class SendQueue:
-    """The frames that a stream has to send, in order."""
+    """The frames to send on one stream. Invariant: frames are sent in the order of `put`, none after `end`."""
 
     def __init__(self) -> None:
-        # With their sizes; None is the end.
+        # Frames with their sizes in bytes; None ends the stream.
         self._frames: asyncio.Queue[tuple[pb.SessionResponse, int] | None] = asyncio.Queue()
         self._bytes = 0
         self.sent = 0
-        # Whether more may be asked of this stream.
+        # Set while requests are read from the stream.
         self.has_room = asyncio.Event()
         self.has_room.set()
 
@@ -148,7 +150,7 @@ class SendQueue:
         return len(self) > UNREAD_FRAMES_MAX or self._bytes > UNREAD_BYTES_MAX
 
     def put(self, frame: pb.SessionResponse) -> None:
-        """Send a frame after all others."""
+        """Queue a frame."""
         size = frame.ByteSize()
         self._bytes += size
         self._frames.put_nowait((frame, size))
@@ -156,11 +158,13 @@ class SendQueue:
             self.has_room.clear()
 
     def end(self) -> None:
-        """Send nothing after what waits, and the answers that were given just now: those are on their way here."""
+        """
+        End the queue after the queued frames and after the responses that complete in this turn of the event loop.
+        """
         asyncio.get_running_loop().call_soon(self._frames.put_nowait, None)
 
     async def send(self, write: Write) -> None:
-        """Send frames until the end."""
+        """Send queued frames until the end of the queue."""
         while (waiting := await self._frames.get()) is not None:
             frame, size = waiting
             await write(frame)
@@ -171,7 +175,7 @@ class SendQueue:
 
 
 class Session:
-    """One stream."""
+    """One Session stream. Invariant: each request is answered at most once, with its request_id."""
 
     def __init__(self, sessions: Sessions, caller: AuthorizedCaller, client_host: str) -> None:
         self.members: set[MemberKey] = set()
@@ -183,24 +187,24 @@ class Session:
         self._refused: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
 
     def finish(self) -> None:
-        """End the stream from this side, after all that was answered."""
+        """End the stream after all queued responses."""
         self._send_queue.end()
 
     def push(self, frame: pb.SessionResponse) -> None:
-        """Send a frame; end the stream if its other side does not read what it is sent."""
+        """Queue a frame; end the stream if the client does not read."""
         self._send_queue.put(frame)
         if self._send_queue.is_over_limit:
             self._refuse()
 
     async def run(self, frames: AsyncIterator[Frame], write: Write) -> None:
-        """Answer frames until the stream ends; raises a Refusal when this side has to end it."""
+        """Answer frames until the stream ends; raise a Refusal if the coordinator has to end it."""
         self._sessions.register(self)
         reader = asyncio.ensure_future(self._read(frames))
         writer = asyncio.ensure_future(self._send_queue.send(write))
         try:
             await self._until_ended(writer)
             if reader.done():
-                reader.result()  # raises what ended it
+                reader.result()  # raises the error that ended the reader
         finally:
             reader.cancel()
             writer.cancel()
@@ -286,15 +290,15 @@ class Session:
             self.push(frame)
 
     def _attach_member(self, member_key: MemberKey, order: int, done: Answer) -> None:
-        """Take note of what an answer says about the member that speaks here."""
+        """Attach the member to this stream once the response confirms it."""
         reply = None if done.exception() else done.result()
         error = getattr(reply, "error_code", pb.NONE)
         if error == pb.NOT_COORDINATOR:
             self._sessions.forget(*member_key)
         elif isinstance(reply, MemberAnswer) and error in RECOGNIZED:
-            # A join may have given the member its id.
+            # A join may have assigned the member its id.
             member = (member_key[0], getattr(reply, "member_id", member_key[1]))
-            # A heartbeat is answered with NONE while its group is loaded, and the member may have left since.
+            # A heartbeat succeeds while its group is loading, although the member may have left.
             if self._sessions.is_latest_stream(self, member) or self._caller.is_member(*member):
                 self._sessions.attach(self, member, order)
 

@@ -1,8 +1,8 @@
 """
 Validation of requests to groups: lengths, counts and number ranges. Independent of the caller.
 
-Asked by `gate` for every call and by `sessions` for every frame, before anything looks at a group. Kafka bounds texts
-by how it writes them (32,767 bytes), and lets numbers be what they are.
+Called by `validation_interceptor` for every call and by `sessions` for every frame, before the request reaches a group.
+Kafka limits strings by their encoding only (32,767 bytes) and does not check number ranges.
 """
 
 from collections.abc import Collection, Iterable, Sized
@@ -12,16 +12,16 @@ from google.protobuf.message import Message
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
-# Every id, name and reason. Group ids have a narrower bound in the core, the metadata of offsets one of its own.
+# Maximum characters of an id, name or reason. The core limits group ids and offset metadata separately.
 TEXT_LENGTH_MAX = 1_024
-# What one request may be about. To decide on so many takes some dozen milliseconds, and all others wait meanwhile.
+# Maximum partitions of one request. Deciding this many blocks the event loop for some tens of milliseconds.
 PARTITIONS_MAX = 10_000
 GROUPS_MAX = 1_000
 MEMBERS_MAX = 10_000
 PROTOCOLS_MAX = 100
 TOPIC_ID_LENGTHS = (0, 16)
 
-# Those that speak for a member of a generation.
+# Requests of a member in a generation.
 Bound = pb.HeartbeatRequest | pb.SyncGroupRequest | pb.CommitOffsetsRequest | pb.TxnCommitOffsetsRequest
 
 
@@ -77,7 +77,7 @@ def validate_groups(request: Message) -> str:
 
 
 def validate_identity(request: Bound) -> str:
-    """The group, the member, and its generation."""
+    """Validate the group id, the member ids and the generation."""
     if request.generation_id < -1:
         return f"generation_id must be at least -1 (no generation), not {request.generation_id}"
     return (
@@ -101,7 +101,7 @@ def validate_join(request: pb.JoinGroupRequest) -> str:
 
 
 def validate_names(request: pb.JoinGroupRequest) -> str:
-    """An empty name: no other request can refer to it."""
+    """Return the error for an empty instance id or protocol name; empty when all have names."""
     if request.HasField("group_instance_id") and not request.group_instance_id:
         return "group_instance_id must not be empty; omit it for a dynamic member"
     number = next((n for n, protocol in enumerate(request.protocols, 1) if not protocol.name), 0)
@@ -172,24 +172,24 @@ def validate_topics(topics: Collection[pb.TopicOffsets] | Collection[pb.TopicPar
 
 
 def validate_topic(topic: pb.TopicOffsets | pb.TopicPartitions) -> str:
-    """A topic's name and id."""
+    """Validate a topic's name and id."""
     if len(topic.topic_id) not in TOPIC_ID_LENGTHS:
         return f"topic_id has {len(topic.topic_id)} bytes; expected 16, or 0 to skip the check"
     return validate_length("a topic's name", topic.name)
 
 
 def validate_length(name: str, value: str) -> str:
-    """A text that is too long."""
+    """Return the error for a string that is too long; empty when it is valid."""
     if len(value) <= TEXT_LENGTH_MAX:
         return ""
     return f"{name} has {len(value)} characters; at most {TEXT_LENGTH_MAX} are allowed"
 
 
 def validate_count(name: str, values: Sized, most: int) -> str:
-    """Too many of something."""
+    """Return the error for more values than allowed; empty when the count is valid."""
     return "" if len(values) <= most else f"{len(values)} {name} in one request; at most {most} are allowed"
 
 
 def first_error(errors: Iterable[str]) -> str:
-    """The first of several faults; empty when there is none."""
+    """Return the first non-empty error message; empty when there is none."""
     return next(filter(None, errors), "")

@@ -66,7 +66,7 @@ def validate_topics(request: Message) -> str:
 
 
 def validate_partitions(named: Collection[PartitionOfRequest]) -> str:
-    """Partitions that exist in no topic, or are too many."""
+    """Validate topic names, partition numbers and their count."""
     return validate_count("partitions", named, PARTITIONS_MAX) or first_error(
         validate_length("a topic's name", each.topic)
         or ("" if each.index >= 0 else f"partition {each.index}: must be at least 0")
@@ -75,7 +75,7 @@ def validate_partitions(named: Collection[PartitionOfRequest]) -> str:
 
 
 def validate_topic_ids(named: Iterable[pb.ProduceRequest.Partition | pb.FetchRequest.Partition]) -> str:
-    """Ids that no topic can have."""
+    """Validate the lengths of topic ids."""
     return first_error(
         f"topic_id has {len(each.topic_id)} bytes; expected 16, or 0 to skip the check"
         for each in named
@@ -84,7 +84,7 @@ def validate_topic_ids(named: Iterable[pb.ProduceRequest.Partition | pb.FetchReq
 
 
 def validate_produce(request: pb.ProduceRequest) -> str:
-    """Batches that cannot be."""
+    """Validate the acks and the batches of a Produce."""
     batches = [batch for partition in request.partitions for batch in partition.batches]
     return (
         validate_length("transactional_id", request.transactional_id)
@@ -96,7 +96,7 @@ def validate_produce(request: pb.ProduceRequest) -> str:
 
 
 def validate_batch(batch: pb.RecordBatch) -> str:
-    """One batch."""
+    """Validate one batch."""
     if batch.count < 1:
         return f"a batch has {batch.count} records; expected at least 1"
     if batch.control:
@@ -114,7 +114,7 @@ def validate_batch(batch: pb.RecordBatch) -> str:
 
 
 def validate_fetch(request: pb.FetchRequest) -> str:
-    """Offsets and bounds of a fetch."""
+    """Validate the offsets and limits of a Fetch."""
     numbers = {
         "min_bytes": request.min_bytes,
         "max_bytes": request.max_bytes,
@@ -130,7 +130,7 @@ def validate_fetch(request: pb.FetchRequest) -> str:
 
 
 def validate_list_offsets(request: pb.ListOffsetsRequest) -> str:
-    """Times before all time."""
+    """Validate the timestamps of a ListOffsets."""
     return validate_isolation_level(request.isolation_level) or first_error(
         f"timestamp_ms must be at least -2 (-1: log end, -2: log start), not {each.timestamp_ms}"
         for each in request.partitions

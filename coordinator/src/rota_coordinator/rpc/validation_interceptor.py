@@ -33,14 +33,14 @@ MALFORMED = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class Received(NamedTuple):
-    """A message and its size on the wire."""
+    """A message and its size on the wire, in bytes."""
 
     message: Message | UndecodableRequest
     size_bytes: int
 
 
 class AdmissionInterceptor(ValidationInterceptor):
-    """Invariant: a handler gets requests of admitted calls only, which are well formed."""
+    """Invariant: handlers receive valid requests of admitted calls only."""
 
     def __init__(self, access_control: AccessControl) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class AdmissionInterceptor(ValidationInterceptor):
         return session
 
     async def _message(self, admitted: Admitted, context: Context) -> Message:
-        """Read the one message of a call, which is readable and well formed."""
+        """Read the only message of a unary call, and reject the call unless it can be decoded and is valid."""
         try:
             async with (
                 asyncio.timeout(self._access_control.connections.limits.message_seconds),
@@ -121,7 +121,9 @@ class AdmissionInterceptor(ValidationInterceptor):
         return request
 
     def _count(self, request: Message, error: Error, seconds: float) -> None:
-        """Requests to the log are counted here; those to groups by their slots, because most come on streams."""
+        """
+        Report a request to the log to the observers; slots report requests to groups, most of which come on streams.
+        """
         if isinstance(request, LOG_REQUESTS):
             self._access_control.observers.answered(request, error, seconds)
 
@@ -136,7 +138,7 @@ async def counted(
 
 
 async def refuse(context: Context, refusal: Refusal) -> NoReturn:
-    """End a call with a refusal."""
+    """Abort a call with the status and message of a refusal."""
     await abort(context, grpc.StatusCode[refusal.code], refusal)
 
 

@@ -11,20 +11,20 @@ Describe = Callable[[str], Awaitable[DescribedGroup]]
 
 @dataclass(slots=True)
 class Watchers:
-    """The open watches, by group."""
+    """The open watches of each group."""
 
     _changed: dict[str, set[asyncio.Event]] = field(default_factory=dict)
 
     def changed(self, group_id: str) -> None:
-        """Wake those who watch the group."""
+        """Wake the watches of the group."""
         for event in self._changed.get(group_id, ()):
             event.set()
 
     async def watch(self, group_id: str, describe: Describe) -> AsyncIterator[DescribedGroup]:
         """
-        The group now, and again whenever it is different.
+        Yield the group's description now, and again after each change.
 
-        A watcher that reads more slowly than its group changes misses states in between, never the last one.
+        A slow watcher misses intermediate states, but always receives the latest one.
         """
         event = asyncio.Event()
         self._changed.setdefault(group_id, set()).add(event)

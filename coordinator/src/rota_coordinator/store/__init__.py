@@ -1,1 +1,1 @@
-"""Durable storage of slot logs: the port that the runtime calls, and its engines SQLite and PostgreSQL."""
+"""Durable storage of slot logs: the port that the runtime calls, and its backends SQLite and PostgreSQL."""

@@ -1,4 +1,4 @@
-"""An append on its way to the disk; what the engines' writers have in common."""
+"""Queued appends and their completion; shared by the writers of the SQLite and PostgreSQL backends."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -10,19 +10,19 @@ from rota_proto.coordinator.v1.records_pb2 import Record
 
 
 class Append(NamedTuple):
-    """An append that waits for the next commit."""
+    """An append that waits for the next transaction."""
 
     slot: int
     epoch: int
     data: bytes
     checksum: int
     done: "asyncio.Future[Any]"
-    # Whether the future gives the sequence of the batch.
+    # True if the future's result is the sequence number of the batch.
     numbered: bool = False
 
 
 def append_of(slot: int, epoch: int, records: Sequence[Record], *, numbered: bool = False) -> Append:
-    """The append of some records; called in the event loop that waits for it."""
+    """Return an append of these records; called in the event loop that waits for it."""
     return Append(slot, epoch, *batches.encode(records), asyncio.get_running_loop().create_future(), numbered)
 
 
@@ -41,11 +41,11 @@ def settle(done: "asyncio.Future[Any]", result: object, error: Exception | None)
         done.set_exception(error)
 
 
-# A future, and how it ends.
+# A future with its result or its error.
 Outcome = tuple["asyncio.Future[Any]", object, Exception | None]
 
 
 def settle_all(outcomes: Iterable[Outcome]) -> None:
-    """End many futures: to wake up the loop for each of them costs more than the futures."""
+    """Resolve many futures in one callback: waking up the event loop for each one would cost more than resolving it."""
     for done, result, error in outcomes:
         settle(done, result, error)

@@ -1,4 +1,4 @@
-"""One appended batch as bytes: the records, with a checksum, so that a damaged file is noticed and not believed."""
+"""Encoding of an appended batch: its records as protobuf bytes, with a checksum that detects damaged files."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -7,9 +7,9 @@ from rota_coordinator.core.log.batch import Row
 from rota_coordinator.store.port import DamagedBatch
 from rota_proto.coordinator.v1.records_pb2 import Record, RecordBatch
 
-# How many batches of a log are parsed at once: parsing is cheap, and each call of it is not.
+# Batches that are parsed in one call, because a call costs more than the parsing.
 PARSED_AT_ONCE = 1_000
-# Of protobuf's encoding: field 1, with a length; and what a byte of a number holds, the bit that says "and more" apart.
+# Protobuf's wire format: the tag of field 1 with a length, and the varint's 7 value bits per byte.
 RECORDS_TAG = RecordBatch.RECORDS_FIELD_NUMBER << 3 | 2
 ONE_BYTE = 128
 
@@ -28,7 +28,9 @@ SMALL_HEADERS = tuple(header(size) for size in range(ONE_BYTE))
 
 
 def encode(records: Iterable[Record]) -> tuple[bytes, int]:
-    """The bytes, and their checksum. Put together by hand: to make a RecordBatch would copy every record first."""
+    """
+    Return the encoded RecordBatch and its checksum; encoded here, because a RecordBatch message would copy each record.
+    """
     parts = []
     for record in records:
         data = record.SerializeToString()
@@ -40,7 +42,7 @@ def encode(records: Iterable[Record]) -> tuple[bytes, int]:
 
 
 def decode(data: bytes, checksum: int, where: str) -> Sequence[Record]:
-    """The records of a batch; `where` is said when it is damaged."""
+    """Return the records of a batch; raise DamagedBatch, which names `where`, on a wrong checksum."""
     if zlib.crc32(data) != checksum:
         raise damaged_batch(where)
     return RecordBatch.FromString(data).records
@@ -48,10 +50,10 @@ def decode(data: bytes, checksum: int, where: str) -> Sequence[Record]:
 
 def decode_all(rows: Iterable[tuple[int, bytes, int]], where: str) -> list[Record]:
     """
-    The records of a log, given as the sequence, data and checksum of each batch.
+    Return the records of a log, given as the sequence number, data and checksum of each batch.
 
-    Batches that are put one after the other read as one batch with the records of all: that is how protobuf lays
-    out a repeated field.
+    Concatenated batches parse as one batch with the records of all, because protobuf encodes repeated fields element
+    by element.
     """
     records: list[Record] = []
     atomic: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The port of a store. The records of a slot form one log; one process at a time may append to it."""
+"""The port of a store, called by the runtime. The records of a slot form a log; one process at a time appends to it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -10,18 +10,18 @@ from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.core.slots.table import SLOTS, Table
 from rota_proto.coordinator.v1.records_pb2 import Record
 
-# The embedded log's events are a log behind those of the slots, and its rows belong to it.
+# The number of the embedded log's event log, after those of the slots; it also owns the rows of records.
 LOG_SLOT = SLOTS
-# A lease that seems to be longer shows that the database's clock was set back (`store.postgres`).
+# A longer lease in the table indicates that the database's clock was set back (see `store.postgres`).
 LEASE_MS_MAX = 60_000
 
 
 class StoreError(Exception):
-    """The store could not do what was asked. Whether an append took place is then unknown."""
+    """The store failed. The outcome of an append is then unknown."""
 
 
 class DamagedBatch(StoreError):
-    """A batch is not what was written; `row` is how it lies in the file, where its header is intact."""
+    """A batch has a wrong checksum; `row` is its stored content if its header is intact."""
 
     def __init__(self, message: str, row: Row | None = None) -> None:
         super().__init__(message)
@@ -29,11 +29,11 @@ class DamagedBatch(StoreError):
 
 
 class SlotLost(StoreError):
-    """Another process claimed the slot later: nothing was appended, and nothing will be under this epoch."""
+    """Another process has claimed the slot since: the append was rejected, as all later ones of this epoch will be."""
 
 
 class StoreTakenOver(SlotLost):
-    """Another process writes a store that one process at a time may write: this one writes nothing more, anywhere."""
+    """Another process has taken over the store, which allows one writer: this process can write to no slot any more."""
 
 
 class LeaseLost(StoreError):
@@ -41,11 +41,11 @@ class LeaseLost(StoreError):
 
 
 class Claim(NamedTuple):
-    """A slot that is owned from now on."""
+    """A claimed slot."""
 
-    # To append with.
+    # The epoch that authorizes appends.
     epoch: int
-    # What the last owner handed over with it; empty when there was none, or when it died.
+    # Handover snapshot of the previous owner; empty: there was none, or it crashed.
     handover: bytes
 
 
@@ -54,25 +54,25 @@ class Store(Protocol):
 
     async def claim(self, slot: int) -> Claim:
         """
-        Own the slot from now on, and fence its previous owner. Fails with SlotLost when another process owns it, with
-        LeaseLost when the lease of this process has expired.
+        Claim the slot, and fence its previous owner. Fails with SlotLost if another live process owns it, and with
+        LeaseLost if the lease of this process has expired.
         """
         ...
 
     async def load(self, slot: int) -> Sequence[Record]:
-        """All records of the slot, in the order of writing."""
+        """Return all records of the slot in write order."""
         ...
 
     def append(self, slot: int, epoch: int, records: Sequence[Record]) -> "asyncio.Future[None]":
         """
-        Append records, in the order of the calls. Done once all are durable; fails with SlotLost when the epoch is
-        old, with StoreError when the outcome is unknown.
+        Append records in the order of the calls. The future completes once all are durable; it fails with SlotLost if
+        the epoch is old, and with StoreError if the outcome is unknown.
         """
         ...
 
     def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
         """
-        Replace the batches appended before this call by the snapshot, which has the same state; later appends stay.
+        Replace the batches appended before this call with the equivalent snapshot; later appends are kept.
 
         After an unknown outcome the log has the same state either way. Its position among the appends is that of the
         call, so a log can be compacted while others append to it.
@@ -80,50 +80,50 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Finish queued work and release all resources."""
         ...
 
 
 class SharedStore(Store, Protocol):
-    """A store that several processes use. Each is alive while it renews its lease; only the living own slots."""
+    """A store of several processes. Invariant: only processes with a valid lease own slots."""
 
     async def register(self, address: str) -> str:
-        """Be alive from now on, as a new process; its id. What this store's last process owned is vacant."""
+        """Register as a new process and return its id; the slots of this store's previous process become vacant."""
         ...
 
     async def renew(self) -> Table:
         """
-        Stay alive for one lease more; who is, and who owns what. Fails with LeaseLost when it was too late. A claim
-        that ended meanwhile may be missing; the epochs tell which is newer.
+        Renew the lease, and return the live processes and slot owners. Fails with LeaseLost if the lease has expired. A
+        concurrent claim may be missing from the table; the epochs show which is newer.
         """
         ...
 
     async def release(self, slot: int, epoch: int, new_owner: str, handover: bytes) -> None:
         """
-        Give the slot up, for the process `new_owner` if it is not empty; the next claim gets the parcel. Ends the epoch:
-        what is still on its way to the log is refused.
+        Release the slot, for the process `new_owner` if not empty; the next claim receives `handover`. The epoch ends:
+        appends that are still queued are rejected.
         """
         ...
 
     async def leave(self) -> None:
-        """Own nothing and be gone, without waiting for the end of the lease."""
+        """Release all slots and deregister the process, so that others need not wait for the lease to expire."""
         ...
 
 
 class LogStore(Store, Protocol):
-    """A store that keeps batches of records too, each as a row."""
+    """A store that also holds batches of records, one row per batch."""
 
     def atomic(self) -> AbstractContextManager[None]:
         """
-        Write all appends inside in one transaction, or none: if one part is refused, all are. No await inside. After
-        an exception inside nothing is written, and the slots must be claimed again.
+        Write all appends of the `with` block in one transaction, or none: if one is rejected, all are. The block must
+        not await. After an exception nothing is written, and the slots must be claimed again.
         """
         ...
 
     def append_rows(self, epoch: int, rows: Sequence[Row], *, flush: bool) -> "asyncio.Future[None]":
         """
-        Put the rows down, in the order of the calls, those of `append` among them. Done once they are in the file,
-        with `flush` once they are on the disk. Fails as `append` does; the epoch is that of LOG_SLOT.
+        Append rows, ordered with the calls of `append`. The future completes once the rows are in the file, with
+        `flush` once they are on disk. Fails as `append` does; the epoch is that of LOG_SLOT.
         """
         ...
 
@@ -133,32 +133,34 @@ class LogStore(Store, Protocol):
 
     def drop_rows(self, log_id: int, before_offset: int | None) -> "asyncio.Future[int]":
         """
-        Delete the rows of a log that end before the offset, or all; their bytes, see `stored_bytes`. Piece by piece, between what others write; a
-        crash may leave some of them, and then it is to be called again. Refused while LOG_SLOT is to be claimed anew.
+        Delete the rows of a log that end before the offset, or all, and return their bytes (see `stored_bytes`).
+
+        Deletion runs in steps between other writes. A crash may leave rows behind, so call it again after a restart.
+        Rejected while LOG_SLOT must be claimed again.
         """
         ...
 
     def headers(self) -> AsyncIterator[Sequence[tuple[int, Header]]]:
-        """All headers with their log's number, by log and offset, in pieces."""
+        """Yield all headers with their log ids in chunks, ordered by log id and offset."""
         ...
 
     async def sizes(self) -> Mapping[int, int]:
-        """The bytes of each log that has rows, see `stored_bytes`."""
+        """Return the bytes of each log that has rows, see `stored_bytes`."""
         ...
 
     async def read(self, log_id: int, offset: int, until: int, max_bytes: int) -> Sequence[Row]:
         """
-        Rows from the one that contains the offset, or the next one, up to the last that begins before `until`: as
-        many as fit into the bytes, and one at least.
+        Return rows from the one that contains the offset, or the next one, up to the last that begins before `until`:
+        as many as fit into `max_bytes`, and at least one.
         """
         ...
 
     async def first_at(self, log_id: int, timestamp_ms: int) -> Header | None:
-        """The first batch of which the greatest timestamp is not below this one."""
+        """Return the first batch whose maximum timestamp is at least this one; None: no such batch."""
         ...
 
     async def oldest(self, log_id: int, count: int) -> Sequence[Oldest]:
-        """The first batches of a log."""
+        """Return the first `count` batches of a log."""
         ...
 
     async def size(self, log_id: int) -> int:

@@ -1,9 +1,9 @@
 """
 The store of several processes: all slots in one PostgreSQL database.
 
-The database decides who is alive, by its own clock, and who owns what; this process only asks. Work that must not wait
-for other work has a connection of its own: a renewal never waits for an append, nor an append for a long read.
-Transactions lock slots first, then processes, each in order; renewals touch no slots.
+The database decides by its clock which processes are alive, and which one owns each slot. Renewals, appends and long
+reads have separate connections, so that a renewal never waits for an append, nor an append for a long read.
+Transactions lock slots first, then processes, each in order; renewals lock no slots.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ from rota_coordinator.store.postgres_connection import Connection, SerialConnect
 from rota_coordinator.store.postgres_schema import prepare
 from rota_proto.coordinator.v1.records_pb2 import Record
 
-# Reading and compacting a large slot may take as long; nobody waits for them but the slot itself.
+# Timeout of loading and compacting a slot, in ms; only the slot itself waits for them.
 LONG_MS = 30_000
-# What is read at once, so that a large slot is never in memory twice.
+# Rows per query on loading, so that a large slot is not held in memory twice.
 READ_ROWS = 1_000
 READ_BYTES = 8 * 1024 * 1024
 
-# The row is new, so its lease runs; what the old process owned has no living owner any more.
+# The new row starts with a valid lease; slots of the deleted process have no live owner.
 REGISTER = """
 WITH old AS (DELETE FROM rota.processes WHERE process_id = %(old)s)
 INSERT INTO rota.processes
 VALUES (%(new)s, %(address)s, clock_timestamp() + %(lease_ms)s * interval '1 ms')
 """
-# Whose lease has ended is deleted, so that it never comes back, whatever the clock does. Only whoever is alive deletes,
-# and passes over rows that somebody holds: so a renewal holds its own row before any other, and waits for none.
-# A lease that is longer than any can be was given before the clock was set back: its process may be dead.
-# The last condition tells a renewal that came too late: it reads nothing.
+# Processes with an expired lease are deleted, so that no change of the clock revives them. Only live processes delete,
+# and skip locked rows: a renewal locks its own row first and waits for no other.
+# A lease above the maximum was granted before the clock was set back, and its process may be dead: it is shortened.
+# The last condition returns no rows for a renewal after the lease expired.
 RENEW = """
 WITH renewed AS (
     UPDATE rota.processes SET lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms'
@@ -63,7 +63,7 @@ WITH renewed AS (
 )
 SELECT slot, epoch, process_id, more FROM reading WHERE EXISTS (SELECT FROM renewed) ORDER BY slot, process_id
 """
-# The sum of what comes before keeps the bytes within their limit; `octet_length` does not read the data.
+# The running total limits the bytes of one query; `octet_length` does not read the data.
 READ = """
 SELECT sequence, data, checksum FROM (
     SELECT sequence, data, checksum, sum(octet_length(data)) OVER (ORDER BY sequence) - octet_length(data) AS before
@@ -73,14 +73,14 @@ SELECT sequence, data, checksum FROM (
 
 
 class PostgresStore:
-    """The shared store; made by `open_store`."""
+    """The shared store; created by `open_store`."""
 
     def __init__(self, dsn: str, lease_ms: int) -> None:
         server = parse_dsn(dsn)
         self.name = server.name
         self._lease_ms = lease_ms
         self._process_id = ""
-        # A renewal may fail once and still be in time.
+        # One renewal may fail without losing the lease.
         self._leases = SerialConnection(server, lease_ms // 3)
         self._claims = SerialConnection(server, lease_ms // 2)
         self._commits = SerialConnection(server, lease_ms // 2)
@@ -127,7 +127,7 @@ class PostgresStore:
         values = (new_owner, handover, slot, epoch, self._process_id)
 
         async def work(connection: Connection) -> None:
-            # Raises the epoch, too: what comes after it is refused, though nobody has claimed the slot yet.
+            # Raises the epoch, so that later appends are rejected even before the next claim.
             released = await connection.execute(
                 "UPDATE rota.slots SET epoch = epoch + 1, owner = '', new_owner = %s, handover = %b "
                 "WHERE slot = %s AND epoch = %s AND owner = %s",
@@ -156,8 +156,8 @@ class PostgresStore:
         return records
 
     def compact(self, slot: int, epoch: int, snapshot: Sequence[Record]) -> "asyncio.Future[None]":
-        # An empty batch marks the snapshot's position among the appends: what was called before it is in the snapshot,
-        # what is called after it stays.
+        # An empty batch marks the snapshot's position among the appends: the snapshot contains all earlier appends, and
+        # later ones are kept.
         marker = append_of(slot, epoch, (), numbered=True)
         self._appends.put(marker)
         return asyncio.ensure_future(self._replace(marker, snapshot))
@@ -177,7 +177,7 @@ class PostgresStore:
                     "UPDATE rota.batches SET data = %b, checksum = %s WHERE slot = %s AND sequence = %s",
                     (data, checksum, slot, sequence),
                 )
-                # Last, so that neither a claim nor an append waits for the above.
+                # Lock last, so that neither a claim nor an append waits for the statements above.
                 fence = "SELECT FROM rota.slots WHERE slot = %s AND epoch = %s FOR NO KEY UPDATE"
                 if not (await connection.execute(fence, (slot, epoch))).rowcount:
                     raise slot_lost(slot, epoch)
@@ -198,7 +198,7 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
         )
         owner, handover = await held.fetchone() or ("", b"")
         if owner not in ("", me):
-            # Waits for a renewal on its way, and believes it. If there is none, it cannot come any more.
+            # Waits for a concurrent renewal, which then counts; after the deletion no renewal can succeed.
             await connection.execute(
                 "DELETE FROM rota.processes WHERE process_id = %s AND lease_until <= clock_timestamp()",
                 (owner,),
@@ -221,7 +221,7 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
 
 
 async def open_store(dsn: str, lease_ms: int = 3_000) -> PostgresStore:
-    """Reach the database, and make the tables in it if they are not there."""
+    """Connect to the database, and create the tables if they do not exist."""
     connection_line = SerialConnection(parse_dsn(dsn), LONG_MS)
     try:
         await connection_line.run(prepare)

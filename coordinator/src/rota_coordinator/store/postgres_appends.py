@@ -1,7 +1,7 @@
 """
-The appends of a process to PostgreSQL. All that wait go into one statement, so one transaction and one flush.
 
-One statement also means that a process that is frozen in the middle of it holds nothing on the server.
+The appends of a process to PostgreSQL. All waiting appends are one statement, hence one transaction and one flush.
+A process that freezes during the statement holds no lock on the server, because the statement is a transaction.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from rota_coordinator.store.appends import Append, settle, slot_lost
 from rota_coordinator.store.port import StoreError
 from rota_coordinator.store.postgres_connection import Connection, SerialConnection
 
-# What one statement takes; the rest waits for the next. A single append may have more bytes.
+# Limits of one statement; further appends wait for the next one. A single append may exceed the bytes.
 APPENDS_MAX = 1_000
 BYTES_MAX = 16 * 1024 * 1024
-# Locks the slots in their order, so that two processes never wait for each other. Whoever waited for a lock sees the
-# epoch that whoever had it left behind; and the last sequence, which the batches of another snapshot would not tell.
+# Locks the slots in order, which prevents deadlocks. After waiting for a lock, the statement reads the epoch and the
+# last sequence number that the previous holder wrote; its snapshot of `batches` may be older.
 APPEND = """
 WITH waiting AS (
     SELECT * FROM unnest(%s::integer[], %s::bigint[], %b::bytea[], %s::bigint[])
@@ -40,20 +40,20 @@ SELECT ordinal, sequence FROM numbered
 
 
 class Appends:
-    """The queue of appends, and the task that writes them."""
+    """The queue of appends, and the task that writes them. Invariant: appends are written in the order of `put`."""
 
     def __init__(self, connection_line: SerialConnection) -> None:
         self._line = connection_line
         self._waiting: list[Append] = []
         self._closed = False
-        # Slots with an append of which nobody knows, and its epoch. What was decided after it must not be written
-        # without it.
+        # Slot -> epoch of an append with unknown outcome. Later appends of this epoch must not be written, because
+        # they may depend on it.
         self._broken: dict[int, int] = {}
         self._arrived = asyncio.Event()
         self._writer = asyncio.ensure_future(self._run())
 
     def put(self, append: Append) -> None:
-        """Write it soon, and settle it."""
+        """Queue an append; its future is resolved once it is written or has failed."""
         if self._closed:
             settle(append.done, None, StoreError("the store is closed"))
             return
@@ -61,7 +61,7 @@ class Appends:
         self._arrived.set()
 
     async def close(self) -> None:
-        """Write what waits, then end."""
+        """Write the queued appends, then stop the task."""
         self._closed = True
         self._arrived.set()
         await self._writer
@@ -76,7 +76,7 @@ class Appends:
                 taken = self._take()
                 await self._commit(taken)
         finally:
-            # Empty, unless an error that nobody thought of ends the task: then nobody is to wait for ever.
+            # Not empty only after an unexpected error ended the task; the appends must not wait forever.
             self._closed = True
             for append in (*taken, *self._waiting):
                 settle(append.done, None, StoreError("the writer has stopped; restart the coordinator"))

@@ -1,8 +1,8 @@
 """
-A connection to PostgreSQL with a deadline for all work; `postgres.py` has one for each kind of work.
+A connection to PostgreSQL with a time limit for each piece of work; `postgres` has one for each kind of work.
 
-After any error the connection is closed and the next work opens a new one, because it is unknown what a broken
-connection still does on the server.
+After any error the connection is closed and the next work opens a new one, because the server may still execute the
+work of the broken connection.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ Result = TypeVar("Result")
 Connection = psycopg.AsyncConnection[TupleRow]
 Work = Callable[[Connection], Awaitable[Result]]
 
-# All hosts of an address together; each has 2 s, psycopg knows no shorter time.
+# For all hosts of an address together; each has 2 s, the minimum that psycopg supports.
 CONNECT_S = 10
-# A frozen process must not hold a row for longer than its work may take: the server ends its transaction. An answer
-# is a promise: a commit is on the disk, also of a synchronous standby, whatever the server's default is.
+# The server ends the transaction of a frozen process after the time limit, so that it holds no lock for longer. A
+# response promises durability: commits are flushed, on a synchronous standby too, whatever the server's default is.
 SETTINGS = """
 SELECT set_config('statement_timeout', %(timeout)s, false),
     set_config('idle_in_transaction_session_timeout', %(timeout)s, false),
@@ -45,7 +45,7 @@ class Server(NamedTuple):
 
 
 def parse_dsn(dsn: str) -> Server:
-    """Read an address, postgresql://… or libpq's other form; what it leaves out comes from PG* variables."""
+    """Parse an address in URL or key-value form; PG* variables supply what it omits."""
     unreadable = StoreError(
         "invalid PostgreSQL address; use postgresql://USER@HOST:PORT/DATABASE, "
         "with special characters in names and passwords written as %XX"
@@ -53,26 +53,26 @@ def parse_dsn(dsn: str) -> Server:
     try:
         given = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}
     except psycopg.ProgrammingError:
-        # Its words may have a piece of the password.
+        # The parser's message may contain part of the password.
         raise unreadable from None
     host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or "the local socket"
     port = given.get("port") or os.environ.get("PGPORT") or "5432"
     database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user", "")
-    # A password with @ or / that is not written as %XX ends up there.
+    # An unescaped @ or / in a password moves part of the password to these fields.
     if "@" in host + database or not port.replace(",", "").isdecimal():
         raise unreadable
     wanted = {
         "application_name": "rota-coordinator",
         "connect_timeout": "2",
         "keepalives_idle": "5",
-        # Behind several hosts, the one that takes writes.
+        # Of several hosts, use the one that accepts writes.
         "target_session_attrs": "read-write",
     }
     return Server(make_conninfo("", **{**wanted, **given}), f"PostgreSQL {database} at {host}:{port}")
 
 
 class SerialConnection:
-    """One connection, made when it is needed. It does one piece of work at a time; the others wait their turn."""
+    """One connection, opened on demand. Invariant: it runs one piece of work at a time, in the order of the calls."""
 
     def __init__(self, server: Server, timeout_ms: int) -> None:
         self._server = server
@@ -84,8 +84,8 @@ class SerialConnection:
 
     async def run(self, work: Work[Result]) -> Result:
         """
-        Do the work within the time limit. After a StoreError that the work did not raise itself, its outcome is
-        unknown.
+        Run the work within the time limit. Unless the work itself raised the StoreError, its outcome is unknown after
+        an error.
         """
         async with self._turn:
             if self._closed:
@@ -102,7 +102,7 @@ class SerialConnection:
             finally:
                 too_late = not working.done()
                 if too_late:
-                    # Not by cancelling: psycopg would then ask the server to stop, and wait for its answer.
+                    # Not cancelled, because psycopg would send a cancel request and wait for the server.
                     cut(connection)
                     await asyncio.wait({working})
                     await connection.close()
@@ -117,7 +117,7 @@ class SerialConnection:
             return working.result()
 
     async def close(self) -> None:
-        """Wait for the work, then hang up."""
+        """Wait for running work, then close the connection."""
         async with self._turn:
             self._closed = True
             if self._connection is not None:
@@ -129,10 +129,10 @@ class SerialConnection:
         try:
             result = await work(connection)
             if self._warnings:
-                # Such as a commit that no longer waits for the standby, because somebody cancelled it.
+                # For example, an administrator cancelled a commit's wait for the standby.
                 raise psycopg.Warning(self._warnings[0])
             in_order = True
-        except StoreError:  # the work's own: it has decided against it
+        except StoreError:  # raised by the work itself, which has not committed
             in_order = True
             raise
         except (psycopg.Error, psycopg.Warning, OSError) as broken:
@@ -161,7 +161,7 @@ class SerialConnection:
             ) from broken
 
     def _prepared(self, work: Work[Result]) -> Work[Result]:
-        """The work, on a connection that is new."""
+        """Return the work, preceded by the settings of a new connection."""
 
         async def both(connection: Connection) -> Result:
             await connection.execute(SETTINGS, {"timeout": f"{self._timeout_ms}ms"})
@@ -190,7 +190,7 @@ def cut(connection: Connection) -> None:
         contextlib.suppress(OSError, psycopg.Error),
         socket.socket(fileno=os.dup(connection.fileno())) as wire,
     ):
-        # An error means that the other side was faster.
+        # An error means that the server has closed the connection already.
         wire.shutdown(socket.SHUT_RDWR)
 
 

@@ -1,7 +1,7 @@
 """
-The tables in PostgreSQL, all in the schema `rota`, and the rights on them that a coordinator needs.
 
-The first process that opens the store makes the tables. Where its role may not, an administrator runs `script` before.
+The tables in PostgreSQL, all in the schema `rota`, and the privileges on them that a coordinator needs.
+The first process that opens the store creates the tables. If its role may not, an administrator runs `script` first.
 """
 
 import shlex
@@ -13,11 +13,11 @@ from rota_coordinator.store.port import StoreError
 from rota_coordinator.store.postgres_connection import Connection, first_line
 
 VERSION = 1
-# Of the advisory lock that lets one process at a time look and create; "rota" in ASCII.
+# Id of the advisory lock that serializes the creation of the tables: "rota" in ASCII.
 LOCK = 0x726F7461
-# A slot is vacant when its owner is no row of `processes`. There is no foreign key on purpose: ending a process would
-# then write all its slots, and wait for whoever holds one of them.
-# The rows of `slots` change with every append: the room in their pages lets PostgreSQL do it in place.
+# A slot is vacant when `processes` has no row of its owner. There is deliberately no foreign key: deleting a process
+# would then update all its slots and wait for the locks on them.
+# Every append updates a row of `slots`; the fillfactor leaves room for heap-only updates in the same page.
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS rota.schema_version (version integer NOT NULL);
 CREATE TABLE IF NOT EXISTS rota.processes (
@@ -44,7 +44,7 @@ INSERT INTO rota.slots (slot) SELECT generate_series(0, {SLOTS - 1}) ON CONFLICT
 INSERT INTO rota.schema_version SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM rota.schema_version);
 """
 
-# What a coordinator does with each table.
+# Privileges of a coordinator on each table.
 RIGHTS = {
     "schema_version": ("SELECT",),
     "processes": ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -54,7 +54,7 @@ RIGHTS = {
 
 
 def script(role: str) -> str:
-    """Return the SQL with which an administrator makes the tables for a role that may make none; run again, it changes nothing."""
+    """Return the SQL with which an administrator creates the tables for a role without that privilege; idempotent."""
     name = '"' + role.replace('"', '""') + '"'
     grants = [f"GRANT {', '.join(rights)} ON rota.{table} TO {name};" for table, rights in RIGHTS.items()]
     lines = [f"GRANT USAGE ON SCHEMA rota TO {name};", *grants]
@@ -62,7 +62,7 @@ def script(role: str) -> str:
 
 
 async def prepare(connection: Connection) -> None:
-    """Make the tables, unless they are there; refuse those of a later version, and a role that may not use them."""
+    """Create the tables if they do not exist; reject tables of a later version and a role that lacks privileges."""
     try:
         await make_tables(connection)
         await check_rights(connection)
@@ -71,7 +71,7 @@ async def prepare(connection: Connection) -> None:
 
 
 async def check_rights(connection: Connection) -> None:
-    """Refuse a role that lacks a right, before some later work fails for it."""
+    """Reject a role that lacks a privilege at startup, before later work fails."""
     needed = [(right, f"rota.{table}") for table, rights in RIGHTS.items() for right in rights]
     for right, table in needed:
         found = await connection.execute("SELECT has_table_privilege(%s, %s)", (table, right))
@@ -80,7 +80,7 @@ async def check_rights(connection: Connection) -> None:
 
 
 def no_right(connection: Connection, problem: str) -> StoreError:
-    """Return the refusal of a role, with what an administrator does about it."""
+    """Return the error for a role that lacks a privilege, with the command that an administrator runs."""
     role, database = connection.info.user, connection.info.dbname
     return StoreError(
         f"role {role} lacks a right in database {database} ({problem}); have an administrator run what "
@@ -89,14 +89,14 @@ def no_right(connection: Connection, problem: str) -> StoreError:
 
 
 async def make_tables(connection: Connection) -> None:
-    """Make the tables, unless they are there; refuse those of a later version."""
+    """Create the tables if they do not exist; reject tables of a later version."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         found = await connection.execute(
             "SELECT to_regnamespace('rota') IS NULL, to_regclass('rota.schema_version') IS NULL"
         )
         no_schema, no_tables = await found.fetchone() or (True, True)
-        if no_schema:  # an administrator may have made it, for a user who may not
+        if no_schema:  # an administrator may have created it for a role without that privilege
             await connection.execute("CREATE SCHEMA rota")
         if no_tables:
             await connection.execute(SCHEMA)

@@ -1,8 +1,8 @@
 """
-Checks that a connection to PostgreSQL leaves the machine only where libpq verifies the server's certificate and name.
+Check that libpq verifies the server's certificate and host name on every connection to PostgreSQL on another host.
 
-`program` asks before it opens the store, because the password and every committed offset cross that connection.
-`postgres_connection` asks for the remedy when a connection fails.
+`program` calls `problem` before it opens the store, because the password and all committed offsets cross it.
+`postgres_connection` calls `remedy` when a connection fails.
 """
 
 import os
@@ -17,7 +17,7 @@ VERIFIED = "verify-full"
 
 
 def problem(dsn: str) -> str:
-    """Return why the address is refused without `--insecure`, in one sentence; empty when it is not."""
+    """Return the message that rejects the address without `--insecure`; empty when it is allowed."""
     host = unverified_host(dsn)
     if not host:
         return ""
@@ -45,7 +45,7 @@ def unverified_host(dsn: str) -> str:
 
 
 def from_variables() -> dict[str, str]:
-    """libpq's defaults: the PG* variables, the service that PGSERVICE names, then what is compiled in."""
+    """Return libpq's defaults: the PG* variables, the service of PGSERVICE, then the compiled-in values."""
     found = {option.keyword.decode(): option.val for option in pq.Conninfo.get_defaults()}
     return {key: os.fsdecode(value) for key, value in found.items() if value is not None}
 
@@ -56,7 +56,7 @@ def is_local(host: str) -> bool:
 
 
 def remedy(failure: str) -> str:
-    """Return what to do about a connection that failed for this reason."""
+    """Return the remedy for a connection that failed for this reason."""
     if "certificate" in failure:
         return "set sslrootcert=FILE to the certificate of its authority, and use a host name that its certificate contains"
     return "start it, or choose another one with --store"

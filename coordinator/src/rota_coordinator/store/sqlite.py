@@ -1,8 +1,8 @@
 """
-The store of one machine: all slots and the embedded log in one SQLite file, served by one process.
+The store of a single process: all slots and the embedded log in one SQLite file.
 
-One thread writes, in the order of the calls (`sqlite_writer`); rows of the log are read through connections of their
-own (`sqlite_readers`). A lock on the file itself keeps a second process out, whatever name that one knows the file by.
+One thread writes in the order of the calls (`sqlite_writer`); rows of the log are read through separate connections
+(`sqlite_readers`). A lock on the inode keeps a second process out, whatever path it uses for the file.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class SqliteStore:
-    """The embedded store; made by `open_store`."""
+    """The embedded store; created by `open_store`."""
 
     def __init__(self, path: Path, lock: IO[bytes], file: DatabaseFile) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class SqliteStore:
         self._readers = file.readers
         self._rows = RowReader(str(path))
         self._writer = Writer(path, file)
-        # What was asked for inside of `atomic`.
+        # Work requested within the `atomic` block; None outside.
         self._unit: list[Write | Other] | None = None
 
     async def claim(self, slot: int) -> Claim:
@@ -68,7 +68,8 @@ class SqliteStore:
             data, checksum = batches.encode(snapshot)
             with connection:
                 connection.execute("DELETE FROM batches WHERE slot = ?", (slot,))
-                # Behind a statement that writes, so that no other process claims the slot before the end.
+                # After a statement that takes the write lock, so that no other process claims the slot before the
+                # commit.
                 self._writer.check(connection, slot, epoch)
                 connection.execute("INSERT INTO batches VALUES (?, 1, ?, ?)", (slot, data, checksum))
 
@@ -77,7 +78,7 @@ class SqliteStore:
     @contextmanager
     def atomic(self) -> Iterator[None]:
         if self._unit is not None:
-            raise RuntimeError("`atomic` inside of `atomic`: only the outer one could keep its word")
+            raise RuntimeError("`atomic` blocks cannot be nested")
         unit: list[Write | Other] = []
         abort_reason = "its transaction was abandoned"
         self._unit = unit
@@ -89,7 +90,7 @@ class SqliteStore:
             parts = [work for work in unit if isinstance(work, Part)]
             if parts:
                 self._put(AtomicWrite(parts, abort_reason))
-            # Behind what it may rely on.
+            # After the writes that it may depend on.
             for work in unit:
                 if not isinstance(work, Part):
                     self._put(work)
@@ -155,7 +156,9 @@ class SqliteStore:
 
 
 def open_store(path: Path, vfs: str = "") -> SqliteStore:
-    """Open the file, or make it; called in the event loop that will use it. Through SQLite's own VFS, or another."""
+    """
+    Open or create the file, through SQLite's default VFS or another; called in the event loop that uses the store.
+    """
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         lock = os.fdopen(
@@ -164,7 +167,7 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
     except OSError as broken:
         raise StoreError(f"{path} cannot be created ({broken}); choose another file with --store") from broken
     try:
-        # Of the inode, and of another kind than SQLite's own locks, which are per process and end with any descriptor.
+        # flock locks the inode. SQLite's own POSIX locks are per process and are released with any descriptor.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
@@ -173,7 +176,7 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
         ) from None
     try:
         file = DatabaseFile(path, vfs)
-        # From now on SQLite gives the WAL and its index the mode of the database.
+        # SQLite creates the WAL and its index with the mode of the database file.
         for beside in ("", "-wal", "-shm"):
             _close_to_others(path.with_name(path.name + beside))
         return SqliteStore(path, lock, file)
@@ -186,7 +189,7 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
 
 
 def _close_to_others(file: Path) -> None:
-    """Take from others the rights to a file that an earlier version made with them; one of another user stays as it is."""
+    """Remove group and other permissions that an earlier version gave the file; skip a file of another user."""
     if not file.exists():
         return
     found = file.stat()

@@ -1,8 +1,8 @@
 """
-The fence in the embedded store's file: each transaction compares the epochs that its process knows with those in the file.
 
-Called by the writer within the transaction that writes. The lock on the file keeps a second coordinator out; where a lock does
-not hold, as on some network file systems, an epoch that another coordinator has raised does.
+Fencing of the embedded store: each transaction compares the epochs that its process knows with those in the file.
+Called by the writer within its write transactions. The lock on the file keeps a second coordinator out; where locks do
+not work, as on some network file systems, the epochs fence the earlier coordinator.
 """
 
 import zlib
@@ -12,7 +12,7 @@ import apsw
 
 from rota_coordinator.store.port import StoreTakenOver
 
-# Without `known` the slot is claimed whatever its epoch is: this process has not read it, or failed to raise it.
+# With `known` NULL the slot is claimed at any epoch: this process has not read its epoch, or failed to raise it.
 CLAIM = (
     "INSERT INTO slots VALUES (:slot, 1) "
     "ON CONFLICT DO UPDATE SET epoch = epoch + 1 WHERE :known IS NULL OR epoch = :known RETURNING epoch"
@@ -21,7 +21,7 @@ CLAIM = (
 
 def claim(connection: apsw.Connection, where: str, slot: int, known: int | None) -> int:
     """Raise the epoch of a slot that is at the epoch `known`, and return the new one."""
-    # `get` reads to the end of the statement, which is where it is committed.
+    # `get` runs the statement to its end, which commits it.
     raised = connection.execute(CLAIM, {"slot": slot, "known": known}).get
     if raised is None:
         raise taken_over(connection, where, {slot: known or 0})
@@ -40,8 +40,8 @@ def append_batches(
     """
     Append one batch to each of the slots, or none if one of them is at another epoch.
 
-    One statement, and a transaction by itself if there is no other: the writer's thread gives Python's lock away at each
-    step of a statement, and gets it back only when the loop's thread, which has much to do just then, next lets it go.
+    One statement, its own transaction unless one is open: the writer's thread releases Python's GIL at each
+    statement step, and regains it only when the busy thread of the event loop releases it.
     """
     if not data:
         return
@@ -60,12 +60,12 @@ def append_batches(
 
 
 def epoch_of(connection: apsw.Connection, slot: int) -> int:
-    """The epoch of a slot in the file; 0 before its first claim."""
+    """Return the epoch of a slot in the file; 0 before its first claim."""
     return int(connection.execute("SELECT epoch FROM slots WHERE slot = ?", (slot,)).get or 0)
 
 
 def taken_over(connection: apsw.Connection, where: str, epochs: Mapping[int, int]) -> StoreTakenOver:
-    """Names the first of the slots that is at another epoch."""
+    """Return the error that names the first slot with another epoch."""
     slot = next((slot for slot, epoch in epochs.items() if epoch_of(connection, slot) != epoch), min(epochs))
     return StoreTakenOver(
         f"slot {slot} of {where} is not at epoch {epochs[slot]}: another coordinator has claimed it, and this one writes "

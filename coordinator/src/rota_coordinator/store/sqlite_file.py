@@ -1,10 +1,9 @@
 """
-The file of the embedded store as its writer holds it: flushed as far as is needed, checkpointed, and distrusted after
-an error.
 
-When a flush fails, the system may take what it could not write for written: the next flush then succeeds without it,
-and what is acknowledged by that lies behind a gap. So after an error nothing is written before the WAL was put down
-once more and copied into the database as a whole, through connections that are new.
+The writer's connection to the embedded store's file: flushing, checkpoints, and recovery after I/O errors.
+After a failed flush, the operating system may mark unwritten pages as clean: the next flush then succeeds without
+them, and acknowledges data that follows a gap. So after an error, the WAL is rewritten and checkpointed completely
+through new connections before anything else is written.
 """
 
 from pathlib import Path
@@ -16,31 +15,31 @@ from rota_coordinator.store.sqlite_readers import Readers
 from rota_coordinator.store.sqlite_schema import WAL_BYTES_MAX, connect
 
 PAGE_BYTES = 4_096
-# As SQLite does by itself: 4 MB.
+# SQLite's default: 4 MB.
 CHECKPOINT_PAGES = 1_000
-# How long readers may keep a WAL that is too long from beginning anew, before it is tried again later.
+# Time in ms that a restart of the WAL waits for readers, before it is retried at the next checkpoint.
 RESTART_MS = 1_000
 BUSY_MS = 5_000
-# SQLite writes no more than 128 KB at a time.
+# Bytes per write; SQLite writes at most 128 KB at a time.
 COPIED_AT_ONCE = 64 * 1024
-# After these the file is as before, and the connection too.
+# Errors that leave both the file and the connection unchanged.
 HARMLESS = (apsw.FullError, apsw.ConstraintError)
 
 
 class DatabaseFile:
-    """The only connection that writes; its thread's, from the first call on."""
+    """The only connection that writes; used by the writer's thread alone after its first call."""
 
     def __init__(self, path: Path, vfs: str) -> None:
         self._path = path
         self._vfs = vfs
         self._flushing = True
-        self._pages = 0  # written since the last checkpoint, about
+        self._pages = 0  # approximate pages written since the last checkpoint
         self._connection: apsw.Connection | None = open_recovered(path, vfs)
         self._trusted = True
         self.readers = Readers(path, vfs)
 
     def connection(self, *, flush: bool) -> apsw.Connection:
-        """The connection, such that what it commits is on the disk then, or only in the file."""
+        """Return the connection, set to flush its commits to disk or only to write them to the file."""
         if not self._trusted or self._connection is None:
             self._connection = self._reopened()
             self._trusted = self._flushing = True
@@ -50,14 +49,14 @@ class DatabaseFile:
         return self._connection
 
     def failed(self, error: apsw.Error) -> None:
-        """Something was not written."""
+        """Record a failed write; the connection is distrusted unless the error is harmless."""
         if not isinstance(error, HARMLESS):
             self._trusted = False
         else:
             self.roll_back()
 
     def roll_back(self) -> None:
-        """Undo what is not committed."""
+        """Roll back the open transaction."""
         if self._connection is not None and self._connection.in_transaction:
             try:
                 self._connection.execute("ROLLBACK")
@@ -69,7 +68,7 @@ class DatabaseFile:
         self._trusted = False
 
     def wrote(self, pages: int) -> None:
-        """So much was written, about; checkpoint now and then."""
+        """Count about this many written pages, and checkpoint when enough have accumulated."""
         self._pages += pages
         if self._pages < CHECKPOINT_PAGES or not self._trusted or self._connection is None:
             return
@@ -79,19 +78,19 @@ class DatabaseFile:
             if frames * PAGE_BYTES > WAL_BYTES_MAX:
                 self._begin_wal_anew(self._connection)
         except apsw.FullError:
-            # The WAL goes on, and the next append says so when there is no room for that either.
+            # The WAL continues; the next append reports the error if the WAL cannot grow.
             return
         except apsw.Error:
-            # Everybody was answered before, and rightly. The next append says whether it could be mended.
+            # All committed work has been acknowledged, correctly. The next append reports whether recovery succeeded.
             self._trusted = False
 
     def _begin_wal_anew(self, connection: apsw.Connection) -> None:
-        """Wait for those who read in it. Who comes meanwhile does not need it."""
+        """Restart the WAL after the readers that use it; readers that start meanwhile do not need it."""
         connection.set_busy_timeout(RESTART_MS)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         except apsw.BusyError:
-            return  # a slow reader; it is tried again with the next checkpoint
+            return  # a slow reader; retried at the next checkpoint
         finally:
             connection.set_busy_timeout(BUSY_MS)
 
@@ -108,7 +107,7 @@ class DatabaseFile:
             ) from broken
 
     def close(self) -> None:
-        """Readers first, so that what is in the WAL can be copied to the database, and the WAL be removed."""
+        """Close the readers, then checkpoint and close, so that the WAL can be copied to the database and removed."""
         self.readers.close()
         if self._connection is None:
             return
@@ -116,7 +115,7 @@ class DatabaseFile:
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.Error:
-                # All that was promised is on the disk. Whoever opens the file next does this first.
+                # All acknowledged work is on disk; the next open of the file recovers the WAL first.
                 self._trusted = False
         if self._trusted:
             self._connection.close(force=True)
@@ -125,7 +124,7 @@ class DatabaseFile:
 
 
 def open_recovered(path: Path, vfs: str) -> apsw.Connection:
-    """A connection to a file that is on the disk as a whole, whatever failed before, perhaps in another process."""
+    """Return a connection after the file was made fully durable, whatever failed before, in this process or another."""
     rewrite_wal(path, path.with_name(path.name + "-wal"), vfs)
     connection = connect(path, vfs)
     try:
@@ -137,13 +136,13 @@ def open_recovered(path: Path, vfs: str) -> apsw.Connection:
 
 
 def close_without_checkpoint(connection: apsw.Connection) -> None:
-    """Close the connection, and leave the WAL as it is."""
+    """Close the connection without a checkpoint of the WAL."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.close(force=True)
 
 
 def rewrite_wal(database: Path, wal: Path, vfs: str) -> None:
-    """Write the file's own bytes over it: after a failed flush the system would else not write them."""
+    """Overwrite the WAL with its own bytes, because after a failed flush the system would not write them again."""
     if not (database.exists() and wal.exists()):
         return
     file = apsw.VFSFile(vfs, str(wal), [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0])

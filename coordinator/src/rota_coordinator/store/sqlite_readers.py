@@ -1,7 +1,7 @@
 """
 Read access to the embedded store while it is written: a few read-only connections, each used in a thread.
 
-They never checkpoint. Every read is short, because the WAL cannot begin anew below one that goes on.
+They never checkpoint. Every read is short, because the WAL cannot restart while a reader uses it.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from rota_coordinator.store.sqlite_schema import connect_reader
 
 Result = TypeVar("Result")
 CONNECTIONS = 4
-# A read takes milliseconds; one that takes so long hangs with its disk.
+# Timeout of a read. Reads take milliseconds; one that takes this long hangs on its disk.
 READ_S = 30.0
 
 
 class Readers:
-    """A bounded pool of connections. Opened when first used."""
+    """A bounded pool of read-only connections, opened on demand. Invariant: one read at a time per connection."""
 
     def __init__(self, path: Path, vfs: str) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class Readers:
             self._idle.put(None)
 
     async def read(self, work: Callable[[apsw.Connection], Result]) -> Result:
-        """Run one statement, or a few short ones, and return the result."""
+        """Run one or a few short statements in a thread, and return the result."""
         try:
             done = self._threads.submit(self._read, work)
         except RuntimeError:
@@ -65,7 +65,7 @@ class Readers:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """No connection is open meanwhile; who wants to read waits."""
+        """Close all connections for the duration of the block; reads wait until its end."""
         taken = 0
         try:
             while taken < CONNECTIONS:
@@ -79,7 +79,7 @@ class Readers:
                 self._idle.put(None)
 
     def close(self) -> None:
-        """Let what is being read end, and take nothing more."""
+        """Reject new reads, and wait for the running ones."""
         self._threads.shutdown()
         with self.exclusive():
             pass

@@ -1,4 +1,4 @@
-"""Batches of records as rows of the embedded store: inserts and deletes of its writer, and queries of readers."""
+"""Rows of record batches in the embedded store: inserts and deletes by the writer, and queries by the readers."""
 
 import struct
 import zlib
@@ -18,23 +18,23 @@ COLUMNS = (
 )
 WIDTH = COLUMNS.count(",") + 1
 HEADER = slice(1, 10)
-# All but the last one, which is the checksum of these.
+# All columns except the last one, which is their checksum.
 CHECKED = struct.Struct(f"<{WIDTH - 1}q")
-# Of rows together, as `stored_bytes` of each.
+# SQL of the total of `stored_bytes` over rows.
 STORED_BYTES = f"sum(bytes) + {ROW_BYTES} * count(*)"
-# In a statement that writes anyway: one of its own would cost more, see `append_batches`.
+# Condition within a write statement; a separate statement would cost more, see `append_batches`.
 AT_EPOCH = "EXISTS (SELECT 1 FROM slots WHERE slot = ? AND epoch = ?)"
 APPENDED_MS, CODEC, BYTES, BYTES_UNTIL, LATEST_MS, PAYLOAD_ID, PAYLOAD_CHECKSUM, CHECKSUM, DATA = range(
     10, 19
 )
-# In one statement. Every one takes Python's lock away from the loop twice, and is prepared once for each number.
+# Rows per statement. Each statement takes the GIL from the event loop twice, and is prepared once per row count.
 INSERTED_AT_ONCE = 64
-# Of the ends of logs, so that to append needs no look at them.
+# Maximum number of cached log ends, which save a query before an append.
 ENDS_MAX = 20_000
 HEADERS_AT_ONCE = 5_000
-# However small the rows are: a short read.
+# Maximum rows of one read, which keeps reads of small rows short.
 READ_ROWS = 500
-# What may be dropped in one transaction: some ten milliseconds.
+# Maximum bytes deleted in one transaction: some ten milliseconds.
 DROPPED_BYTES = 4 * 1024 * 1024
 DROPPED_ROWS = 500
 
@@ -49,19 +49,19 @@ class End(NamedTuple):
 
 
 class RowWriter:
-    """Puts rows into the file, inside the writer's transactions; what it remembers counts until one of them fails."""
+    """Inserts and deletes rows within the writer's transactions. Its cache is valid until a transaction fails."""
 
     def __init__(self) -> None:
         self._ends: dict[int, End] = {}
         self._next_payload_id = 0
 
     def forget(self) -> None:
-        """Look into the file before the next row."""
+        """Clear the cache; the next insert reads the file."""
         self._ends.clear()
         self._next_payload_id = 0
 
     def insert(self, connection: apsw.Connection, rows: Sequence[Row], epoch: int) -> bool:
-        """Append the rows to their logs if LOG_SLOT is at the epoch in the file; whether it is."""
+        """Append the rows to their logs if LOG_SLOT is at this epoch in the file; return whether it is."""
         if not self._next_payload_id:
             self._next_payload_id = (
                 connection.execute("SELECT coalesce(max(payload_id), 0) + 1 FROM payloads").get or 1
@@ -105,7 +105,9 @@ class RowWriter:
         return *columns, zlib.crc32(CHECKED.pack(*columns))
 
     def drop(self, connection: apsw.Connection, log_id: int, before_offset: int | None) -> int:
-        """Delete some of the rows that end before the offset, or of all; their bytes. There may be more unless it is 0."""
+        """
+        Delete some of the rows that end before the offset, or of all rows, and return their bytes; 0: none is left.
+        """
         self._ends.pop(log_id, None)
         first = first_row(connection, log_id)
         if first is None:
@@ -132,13 +134,15 @@ class RowWriter:
 
 
 def insert_payloads(count: int) -> str:
-    """Insert payloads, the first one only at the epoch: a condition on all of them copies them to a table first."""
+    """
+    Return the statement that inserts payloads; only the first has the epoch condition, as one on all would copy them.
+    """
     others = f" UNION ALL VALUES {placeholders(2, count - 1)}" if count > 1 else ""
     return f"INSERT INTO payloads SELECT ?, ? WHERE {AT_EPOCH}{others}"
 
 
 def placeholders(width: int, count: int) -> str:
-    """The places of so many rows in a statement."""
+    """Return the placeholders of `count` rows with `width` columns."""
     row = f"({', '.join('?' * width)})"
     return ", ".join([row] * count)
 
@@ -153,7 +157,7 @@ def end_of(connection: apsw.Connection, log_id: int) -> End:
 
 
 def first_row(connection: apsw.Connection, log_id: int) -> Columns | None:
-    """The first row of the log, as it lies in the file."""
+    """Return the first row of the log as stored; None: the log is empty."""
     return connection.execute(
         f"SELECT {COLUMNS} FROM headers WHERE log_id = ? ORDER BY base_offset LIMIT 1", (log_id,)
     ).fetchone()
@@ -171,7 +175,7 @@ class RowReader:
         self._where = where
 
     def headers(self, connection: apsw.Connection, behind: tuple[int, int]) -> list[tuple[int, Header]]:
-        """Some headers behind a place, which is a log's number and an offset."""
+        """Return the next headers after a position, which is a log id and an offset."""
         rows: list[Columns] = connection.execute(
             f"SELECT {COLUMNS} FROM headers WHERE (log_id, base_offset) > (?, ?) ORDER BY log_id, base_offset LIMIT ?",
             (*behind, HEADERS_AT_ONCE),
@@ -181,7 +185,7 @@ class RowReader:
     def read(
         self, connection: apsw.Connection, log_id: int, span: tuple[int, int], max_bytes: int
     ) -> list[Row]:
-        """Rows from the one that contains the first offset of the span, or is behind it."""
+        """Return rows from the one that contains the first offset of the span, or from the next one."""
         rows: list[Columns] = connection.execute(
             f"""
             WITH first AS MATERIALIZED (
@@ -207,7 +211,7 @@ class RowReader:
             except DamagedBatch:
                 if not found:
                     raise
-                # Those before it are read first; who reads on from there is told.
+                # Return the rows before the damaged one; the next read starts there and raises the error.
                 break
         return found
 
@@ -219,7 +223,7 @@ class RowReader:
         return row
 
     def first_at(self, connection: apsw.Connection, log_id: int, timestamp_ms: int) -> Header | None:
-        """The first batch with a record at that time, or later."""
+        """Return the first batch with a record at this timestamp or later."""
         found = connection.execute(
             f"SELECT {COLUMNS} FROM headers WHERE log_id = ? AND latest_ms >= ? ORDER BY latest_ms, base_offset LIMIT 1",
             (log_id, timestamp_ms),
@@ -227,7 +231,7 @@ class RowReader:
         header = self._header(found) if found else None
         if header is None or header.max_timestamp_ms >= timestamp_ms:
             return header
-        # The time was reached by a row that is gone.
+        # The timestamp was reached by a row that has been deleted.
         found = connection.execute(
             f"SELECT {COLUMNS} FROM headers WHERE log_id = ? AND base_offset > ? AND max_timestamp_ms >= ? "
             "ORDER BY base_offset LIMIT 1",
@@ -236,7 +240,7 @@ class RowReader:
         return self._header(found) if found else None
 
     def oldest(self, connection: apsw.Connection, log_id: int, count: int) -> list[Oldest]:
-        """The first batches of the log."""
+        """Return the first `count` batches of the log."""
         rows: list[Columns] = connection.execute(
             f"SELECT {COLUMNS} FROM headers WHERE log_id = ? ORDER BY base_offset LIMIT ?", (log_id, count)
         ).fetchall()
@@ -253,7 +257,7 @@ class RowReader:
         )
 
     def sizes(self, connection: apsw.Connection) -> dict[int, int]:
-        """The bytes of each log that has rows, see `stored_bytes`."""
+        """Return the bytes of each log that has rows, see `stored_bytes`."""
         rows = connection.execute(f"SELECT log_id, {STORED_BYTES} FROM headers GROUP BY log_id")
         return {int(log_id): int(size) for log_id, size in rows}
 

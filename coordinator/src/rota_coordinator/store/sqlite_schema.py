@@ -1,4 +1,4 @@
-"""The tables of the embedded store, and how a connection to its file is set up."""
+"""The tables of the embedded store, their migration, and the settings of connections to its file."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import apsw
 from rota_coordinator.store.port import StoreError
 
 VERSION = 2
-# What version 1 had.
+# The tables of version 1.
 GROUPS = """
 CREATE TABLE slots (slot INTEGER PRIMARY KEY, epoch INTEGER NOT NULL) STRICT;
 CREATE TABLE batches (
@@ -18,8 +18,8 @@ CREATE TABLE batches (
     PRIMARY KEY (slot, sequence)
 ) STRICT, WITHOUT ROWID;
 """
-# Payloads lie apart, in the order of writing: however many logs are written, they go to the end of one table, and a
-# scan of all headers touches none of them.
+# Payloads are in a separate table in write order: writes to any number of logs append to one table, and a scan of all
+# headers reads no payload.
 LOG = """
 CREATE TABLE headers (
     log_id INTEGER NOT NULL,
@@ -49,26 +49,28 @@ CREATE TABLE headers (
 CREATE INDEX headers_by_time ON headers (log_id, latest_ms);
 CREATE TABLE payloads (payload_id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 """
-# So that files shrink when logs do. It takes 0.1 % of the file, and nothing that could be measured of the time.
+# Incremental vacuum, so that files shrink with their logs. It takes 0.1 % of the file and no measurable time.
 INCREMENTAL = 2
-# A WAL that grew beyond this is cut when it begins anew.
+# A WAL above this size is truncated when it restarts.
 WAL_BYTES_MAX = 64 * 1024 * 1024
 BUSY_MS = 5_000
-# A statement for each number of slots or rows in it.
+# Size of the statement cache: there is one statement for each number of slots or rows.
 STATEMENTS = 256
 
 
 def connect(path: Path, vfs: str = "") -> apsw.Connection:
-    """The writer's connection, with the schema in place. It checkpoints when it is told to, so that errors are heard."""
+    """
+    Return the writer's connection, with the schema migrated. It checkpoints on request only, so that errors surface.
+    """
     connection = apsw.Connection(str(path), vfs=vfs or None, statementcachesize=STATEMENTS)
     try:
         connection.set_busy_timeout(BUSY_MS)
-        # Only before the first page is written.
+        # Takes effect only before the first page is written.
         connection.pragma("auto_vacuum", INCREMENTAL)
         connection.pragma("journal_mode", "wal")
         connection.pragma("journal_size_limit", WAL_BYTES_MAX)
         connection.wal_autocheckpoint(0)
-        # FULL: an answer is a promise, and NORMAL may forget the last commits when the power goes.
+        # FULL, because responses promise durability; NORMAL may lose the last commits on a power failure.
         connection.pragma("synchronous", "full")
         migrate(connection, path)
     except (apsw.Error, StoreError):
@@ -78,7 +80,7 @@ def connect(path: Path, vfs: str = "") -> apsw.Connection:
 
 
 def connect_reader(path: Path, vfs: str = "") -> apsw.Connection:
-    """A connection that reads; it does not checkpoint, not even when it is the last one to be closed."""
+    """Return a read-only connection; it never checkpoints, not even as the last one to be closed."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs or None)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.set_busy_timeout(BUSY_MS)
@@ -86,14 +88,14 @@ def connect_reader(path: Path, vfs: str = "") -> apsw.Connection:
 
 
 def migrate(connection: apsw.Connection, path: Path) -> None:
-    """Make the tables, or those that an earlier version did not have."""
+    """Create the tables, or those that an earlier version lacks."""
     version = connection.pragma("user_version")
     if version > VERSION:
         raise StoreError(f"{path} was written by a later version of Rota ({version}); start that version")
     if version == VERSION:
         return
     if version and connection.pragma("auto_vacuum") != INCREMENTAL:
-        # The file is written anew as a whole; it holds groups only, and is small.
+        # Rewrites the whole file, which is small because it contains groups only.
         connection.pragma("auto_vacuum", INCREMENTAL)
         connection.execute("VACUUM")
     with connection:

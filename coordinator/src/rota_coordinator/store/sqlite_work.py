@@ -10,15 +10,15 @@ from rota_coordinator.core.log.batch import Row
 from rota_coordinator.store.appends import Append
 from rota_coordinator.store.port import LOG_SLOT
 
-# About how many pages a batch or a row takes beside those that are full of it.
+# Approximate number of pages of a batch or a row, in addition to those that it fills.
 PAGES_EACH = 1
 PAGE_BYTES = 4_096
-# One commit takes no more than this, so that the WAL stays short.
+# Maximum bytes of one commit, which keeps the WAL short.
 COMMIT_BYTES = 16 * 1024 * 1024
 
 
 class AppendRows(NamedTuple):
-    """Rows of the embedded log."""
+    """An append of rows to the embedded log."""
 
     epoch: int
     rows: Sequence[Row]
@@ -32,30 +32,30 @@ Part = Append | AppendRows
 
 
 class AtomicWrite(NamedTuple):
-    """Appends that are written together, or not at all."""
+    """Appends that are written all or none."""
 
     parts: Sequence[Part]
-    # Why they are not to be written; empty if they are.
+    # Reason for which they must not be written; empty: write them.
     abort_reason: str
 
 
 class Drop(NamedTuple):
-    """Rows to be deleted, piece by piece."""
+    """Deletion of rows, in steps."""
 
     log_id: int
     before_offset: int | None
     done: "asyncio.Future[Any]"
     begun: bool = False
-    # Of what is deleted already.
+    # Bytes of the rows that earlier steps deleted.
     freed_bytes: int = 0
 
 
 class Shrink(NamedTuple):
-    """Room to be given back, piece by piece."""
+    """Return of free pages to the file system, in steps."""
 
 
 class Job(NamedTuple):
-    """Anything else, in its turn."""
+    """Any other work on the writer's connection, in queue order."""
 
     work: Callable[[apsw.Connection], Any]
     done: "asyncio.Future[Any]"
@@ -71,7 +71,7 @@ def parts_of(write: Write) -> Sequence[Part]:
 
 
 def bytes_of(write: Write) -> int:
-    """About how much it is."""
+    """Return the approximate bytes of a write."""
     if isinstance(write, Append):
         return len(write.data)
     return sum(len(part.data) if isinstance(part, Append) else part.bytes for part in parts_of(write))

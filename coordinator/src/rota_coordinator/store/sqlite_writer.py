@@ -1,8 +1,8 @@
 """
 The writer of the embedded store: one thread with the only connection that writes and checkpoints.
 
-Two of them can damage a WAL file in many SQLite versions. All appends that wait are committed in one transaction, with
-one flush.
+A single connection avoids a WAL corruption by concurrent writers in many SQLite versions. All waiting appends are
+committed in one transaction with one flush, in queue order.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ from rota_coordinator.store.sqlite_work import (
     work_items,
 )
 
-# Free pages are kept for what comes, unless there are more than 16 MB of them, and more than a quarter of the file.
+# Free pages are kept for reuse until they exceed this number (16 MB) and a quarter of the file.
 SHRINK_ABOVE_PAGES = 4_096
 SHRINK_ABOVE_SHARE = 4
 SHRUNK_AT_ONCE = 256
-# About how many pages a piece of a drop changes.
+# Approximate number of pages that one step of a drop changes.
 DROPPED_PAGES = 64
 
 
@@ -53,7 +53,7 @@ class Owned(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """The appends of one transaction."""
+    """The appends that one transaction writes."""
 
     parts: list[Part] = field(default_factory=list)
     batches: dict[int, list[bytes]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Commit:
     flush: bool = False
 
     def add(self, part: Part) -> None:
-        """Take one more."""
+        """Add an append to the transaction."""
         self.parts.append(part)
         if isinstance(part, Append):
             self.batches.setdefault(part.slot, []).append(part.data)
@@ -72,31 +72,32 @@ class Commit:
 
 
 class Writer:
-    """The thread, and what waits for it."""
+    """The writer's thread and its queue. Invariant: work runs in the order of `put`; only steps are requeued."""
 
     def __init__(self, path: Path, file: DatabaseFile) -> None:
         self._path = path
-        self._file = file  # the thread's, from here on
+        self._file = file  # used by the writer's thread only
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Write | Other | None] = []  # None: close
         self._closed = False
         self._waiting_bytes = 0
-        # Slots with a failed append. What was decided after it must not be written without it.
+        # Slots with a failed append. Later appends may depend on it and are rejected until the next claim.
         self._broken: set[int] = set()
         connection = file.connection(flush=True)
-        # As they are in the file, as far as this process knows; a transaction that finds another one writes nothing.
+        # Epochs in the file as known to this process; a transaction that finds another epoch writes nothing.
         self._epochs: dict[int, int] = epochs_of(connection)
-        # Set once a transaction found an epoch that this process did not raise: the file is another's from then on.
+        # Set once a transaction finds an epoch that this process did not raise: another process has taken the file
+        # over.
         self._taken: StoreTakenOver | None = None
         self._rows = RowWriter()
-        # Whether the next piece waits already.
+        # True while a shrink step is queued.
         self._shrinking = False
         self._arrived = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     def put(self, work: Write | Other | None) -> None:
-        """Have it done, after all that was put before."""
+        """Queue a work item; None closes the writer."""
         with self._arrived:
             if self._closed:
                 self._refuse(work)
@@ -107,7 +108,7 @@ class Writer:
             self._arrived.notify()
 
     def _refuse(self, work: Write | Other | None) -> None:
-        """Say that this is the end, in the loop that asks."""
+        """Reject work after the writer was closed, in the caller's event loop."""
         error = StoreError(f"{self._path} is closed")
         if isinstance(work, Write):
             settle_all((part.done, None, error) for part in parts_of(work))
@@ -119,18 +120,21 @@ class Writer:
         return self._waiting_bytes
 
     def join(self) -> None:
-        """Wait for the end, after it was put."""
+        """Wait for the thread to end, after `put(None)`."""
         self._thread.join()
 
     def check(self, connection: apsw.Connection, slot: int, epoch: int) -> None:
-        """The slot is at that epoch, here and in the file, and whole; called in jobs, within their transactions."""
+        """
+        Raise unless the slot is at this epoch, in memory and in the file, without failed appends; called in
+        transactions.
+        """
         if slot in self._broken or self._epochs.get(slot) != epoch:
             raise slot_lost(slot, epoch)
         sqlite_fence.check(connection, str(self._path), {slot: epoch})
 
     def claim(self, connection: apsw.Connection, slot: int) -> int:
-        """A new epoch; called in a job. With it the slot is whole again."""
-        # Until it is known that this was written.
+        """Raise the epoch of a slot and return it; called in a job. Appends to the slot are accepted again."""
+        # Until the claim is known to be written.
         self._broken.add(slot)
         known = self._epochs.pop(slot, None)
         self._epochs[slot] = sqlite_fence.claim(connection, str(self._path), slot, known)
@@ -138,7 +142,7 @@ class Writer:
         return self._epochs[slot]
 
     def _run(self) -> None:
-        """One thing after the other, writes that wait together in one transaction."""
+        """Run work items in order; consecutive waiting writes form one transaction."""
         while True:
             with self._arrived:
                 self._arrived.wait_for(lambda: self._waiting)
@@ -161,7 +165,7 @@ class Writer:
                 self._finish(turn)
 
     def _requeue(self, work: Drop | Shrink) -> None:
-        """Go on with it after what waits now; at the end it stays unfinished."""
+        """Queue the next step after the work that waits now; after closing it stays unfinished."""
         with self._arrived:
             if self._closed:
                 self._loop.call_soon_threadsafe(self._refuse, work)
@@ -169,7 +173,7 @@ class Writer:
                 self._waiting.append(work)
 
     def _commit(self, writes: Sequence[Write]) -> None:
-        """Write all of them, with one flush; what is refused is left out, the others go on."""
+        """Write the appends with one flush; rejected ones are left out, and the others are written."""
         commit = Commit()
         outcomes: list[Outcome] = []
         for write in writes:
@@ -185,7 +189,7 @@ class Writer:
         self._file.wrote(pages_of(commit))
 
     def _admit(self, write: Write, commit: Commit) -> list[Outcome]:
-        """Make it a part of the commit, or say why it is not."""
+        """Add the write to the commit, or return the outcomes of its rejection."""
         parts = parts_of(write)
         losses = [self._loss(part) for part in parts]
         reason = write.abort_reason if isinstance(write, AtomicWrite) else ""
@@ -230,7 +234,7 @@ class Writer:
             return self._stop_writing(taken)
         except StoreError as broken:
             return broken
-        except Exception as broken:  # noqa: BLE001  a fault of ours; if the thread ended, all would wait for ever
+        except Exception as broken:  # noqa: BLE001  a bug; if the thread ended, all waiting work would hang
             self._file.distrust()
             return StoreError(
                 f"{self._path} could not be written ({type(broken).__name__}: {broken}); please report it"
@@ -242,19 +246,19 @@ class Writer:
         return StoreError(f"{self._path} could not be written ({error}); check the disk")
 
     def _stop_writing(self, taken: StoreTakenOver) -> StoreTakenOver:
-        """Another coordinator writes the file: undo what is not committed, and write nothing more."""
+        """Roll back and reject all further writes, because another coordinator writes the file."""
         self._taken = taken
         self._file.roll_back()
         return taken
 
     def _drop(self, drop: Drop) -> None:
-        """Some of it; the rest when others had their turn."""
+        """Run one step of a drop, and queue the next one."""
         error: StoreError | None = None
         try:
             if self._taken is not None:
                 raise self._taken
             if LOG_SLOT not in self._epochs or (LOG_SLOT in self._broken and not drop.begun):
-                # Perhaps that these rows may go was what could not be written.
+                # The failed append may be the one that made these rows obsolete.
                 raise StoreError(f"log {drop.log_id} keeps its rows: slot {LOG_SLOT} must be claimed first")
             connection = self._file.connection(flush=False)
             connection.execute("BEGIN IMMEDIATE")
@@ -292,7 +296,7 @@ class Writer:
         try:
             self._shrink()
         except apsw.Error as broken:
-            # Nobody waits for it. The next drop begins it anew.
+            # No caller waits for it; the next drop starts it again.
             self._file.failed(broken)
         except StoreError:
             return
@@ -313,7 +317,7 @@ class Writer:
 
 
 def epochs_of(connection: apsw.Connection) -> dict[int, int]:
-    """At which epoch each slot is owned."""
+    """Return the epoch of each slot in the file."""
     rows: Iterable[tuple[Any, ...]] = connection.execute("SELECT slot, epoch FROM slots")
     return {int(slot): int(epoch) for slot, epoch in rows}
 
@@ -326,6 +330,6 @@ def row_bytes(work: Write | Other | None) -> int:
 
 
 def pages_of(commit: Commit) -> int:
-    """About how many pages it wrote."""
+    """Return the approximate number of pages that the commit wrote."""
     written = len(commit.batches) + len(commit.rows)
     return PAGES_EACH * written + sum(map(bytes_of, commit.parts)) // PAGE_BYTES

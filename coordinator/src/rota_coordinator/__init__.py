@@ -1,1 +1,1 @@
-"""Group coordinator and embedded topic log: one server that members and administrators call."""
+"""Group coordinator and embedded topic log: the gRPC server of group members, producers and administrators."""

@@ -1,4 +1,4 @@
-"""`python -m rota_coordinator`: the coordinator as a program. Started by `rota`, by container images and by tests."""
+"""Entry point of `python -m rota_coordinator`. Started by `rota`, by container images and by tests."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from rota_service.addresses import BindError
 
 
 def main() -> None:
-    """Start, or say in one sentence why not."""
+    """Start the coordinator, or exit with an error message."""
     options = parse(sys.argv[1:])
     if options.print_schema:
         from rota_coordinator.store.postgres_schema import script
@@ -20,7 +20,7 @@ def main() -> None:
     error = secret_in(sys.argv[1:]) or option_error(options)
     if error:
         sys.exit(f"rota-coordinator: {error}")
-    # Imported late: --version and a wrong flag answer before gRPC is loaded.
+    # Imported late, so that --version and invalid flags are answered without loading gRPC.
     from rota_coordinator.program import serve
 
     try:
@@ -28,7 +28,7 @@ def main() -> None:
     except (BindError, SecurityError, StoreError) as error:
         sys.exit(f"rota-coordinator: {error}")
     except RuntimeError as error:
-        # gRPC's only word for a port that is taken.
+        # gRPC reports a port in use only by this word.
         if "bind" not in str(error).lower():
             raise
         sys.exit(

@@ -1,4 +1,4 @@
-"""The command line of the coordinator: its flags, their variables, and what is refused before anything starts."""
+"""Parse and validate the coordinator's flags and environment variables. Called by `__main__` before the start."""
 
 import argparse
 import os
@@ -17,9 +17,9 @@ from rota_service.addresses import is_loopback_host
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
-# In a PostgreSQL URL: before the host, where a slash ends the search as it does for libpq, or as a parameter.
+# A password in a PostgreSQL URL: before the host, up to the first slash as in libpq, or as a parameter.
 PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/@]*:[^/@]*@|.*[?&]\w*password=)", re.IGNORECASE)
-# The flags of the groups, named as Kafka's settings where it has them.
+# Flags of groups, with the names of Kafka's settings where Kafka has them.
 GROUP_FLAGS = {
     "session_timeout_ms_min": (
         "group-min-session-timeout-ms",
@@ -51,7 +51,7 @@ GROUP_FLAGS = {
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line; a variable ROTA_<FLAG> is its flag's default."""
+    """Parse the arguments; the environment variable ROTA_<FLAG> sets the default of a flag. Exits on invalid values."""
     parser = argparse.ArgumentParser(
         prog="rota-coordinator",
         description="The group coordinator. Each flag can also be set as an environment variable: ROTA_STORE for --store.",
@@ -108,7 +108,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         metavar="NAME,…",
         help="tests only: points at which the process halts",
     )
-    for action in parser._actions:  # argparse has no public list of its flags
+    for action in parser._actions:  # argparse has no public list of flags
         variable = "ROTA_" + action.option_strings[0].removeprefix("--").replace("-", "_").upper()
         if action.dest not in ("help", "version", "insecure") and variable in os.environ:
             action.default = os.environ[variable]
@@ -189,7 +189,7 @@ def add_quotas(parser: argparse.ArgumentParser) -> None:
 
 
 def quota_of(options: argparse.Namespace) -> Quota:
-    """The quota of a principal for which the tokens file names no other."""
+    """Return the quota of principals without quota in the tokens file."""
     return Quota(**{field: getattr(options, f"quota_{field}") for field in Quota._fields})
 
 
@@ -208,7 +208,7 @@ def limits(text: str) -> Limits:
 
 
 def failpoint_names(text: str) -> tuple[str, ...]:
-    """The names of a list."""
+    """Parse a comma-separated list of failpoints."""
     names = tuple(filter(None, text.split(",")))
     unknown = set(names) - set(failpoints.NAMES)
     if unknown:
@@ -238,7 +238,7 @@ def option_error(options: argparse.Namespace) -> str:
 
 
 def security_error(options: argparse.Namespace, host: str) -> str:
-    """Return why listening beyond loopback is refused; by default it is. Empty when it is allowed."""
+    """Return the error message for listening beyond loopback without TLS or authentication; empty when allowed."""
     if bool(options.tls_cert) != bool(options.tls_key):
         missing = "--tls-key" if options.tls_cert else "--tls-cert"
         return f"{missing} is missing; TLS requires a certificate and its key"
@@ -257,7 +257,7 @@ def security_error(options: argparse.Namespace, host: str) -> str:
 
 
 def secret_in(arguments: Sequence[str]) -> str:
-    """Return why the arguments may not be used: every user of the machine can read them. Empty without a secret."""
+    """Return the error message for a password in the arguments, which all users of the machine can read; else empty."""
     if any(PASSWORD.search(argument) for argument in arguments):
         return (
             "--store contains a password, and arguments are visible to every user of this machine; "

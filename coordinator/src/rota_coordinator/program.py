@@ -1,4 +1,9 @@
-"""The coordinator, put together: what its options ask for, started, served and stopped in order."""
+"""
+Builds the coordinator from its options, serves until a stop signal, and shuts down in order. Called by `__main__`.
+
+Start: store, router, access control, gRPC port, HTTP page. Shutdown drains the log and the slots before it ends the
+streams, so that decided requests are answered and other processes claim the slots at once.
+"""
 
 import argparse
 import asyncio
@@ -34,12 +39,12 @@ from rota_service.event_log import EventLog, open_event_log
 from rota_service.http_server import HttpServer, Page, Path, probes
 
 GRACE_S = 5
-# Python's own are 700, 10 and 10 objects and rounds.
+# Thresholds of Python's garbage collector; the defaults are 700, 10 and 10.
 COLLECT_AFTER = (50_000, 20, 100)
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT, then shut down."""
     event_log = open_event_log("rota-coordinator", options.log_format)
     sessions, watchers = Sessions(), Watchers()
     security = secure(options, quota_of(options), event_log.warning)
@@ -47,7 +52,7 @@ async def serve(options: argparse.Namespace) -> None:
     metrics = Metrics(lambda: service.slots, security.connections.counts)
     clock = asyncio.get_running_loop().time
     observers = Observers([metrics, RoundLog(event_log, clock)], event_log.warning)
-    # A machine that was suspended stood still, and its lease ran on.
+    # A suspension counts as a stall, and the lease keeps running meanwhile.
     stalls = Stalls(elapsed_s, observers)
     lease = Lease(elapsed_ms, options.slot_lease_ms)
     clocks = Clocks(clock, wall_s)
@@ -136,9 +141,10 @@ def log_environment(rows: LogStore, clocks: Clocks, event_log: EventLog, quotas:
 
 def tune_garbage_collector() -> None:
     """
-    Let Python look for cycles more rarely, and not in what is loaded by now.
 
-    Every commit makes objects that stay, so that it would look through all groups many times a second, and find nothing.
+    Make garbage collections rarer, and exclude the objects that exist by now.
+    Every commit creates objects that stay, so that the default thresholds would scan all groups many times a second
+    without finding garbage.
     """
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
@@ -163,24 +169,24 @@ def stop_signals() -> "asyncio.Task[bool]":
 
 
 class OpenedStore(NamedTuple):
-    """The store that is asked for, by what it can do."""
+    """The configured store, by the ports that it implements."""
 
     store: Store
-    # Others use it too.
+    # Set if several processes use the store.
     shared: SharedStore | None = None
-    # It keeps records as well, and is to.
+    # Set if the store holds records and the embedded log is enabled.
     rows: LogStore | None = None
 
 
 async def open_store(options: argparse.Namespace) -> OpenedStore:
-    """The store that is asked for."""
+    """Open the store of --store."""
     engine, _, rest = options.store.partition(":")
     if engine == "sqlite":
         from rota_coordinator.store import sqlite
 
         file = sqlite.open_store(FilePath(rest))
         return OpenedStore(file, rows=file if options.log else None)
-    # Loaded when asked for: a coordinator on SQLite needs no PostgreSQL client.
+    # Imported on demand: a coordinator on SQLite needs no PostgreSQL client.
     from rota_coordinator.store import postgres, postgres_tls
 
     if not options.insecure and (refused := postgres_tls.problem(options.store)):

@@ -1,8 +1,8 @@
 """
 Prometheus metrics of the coordinator.
 
-Requests add to plain integers, which costs a heartbeat less than a microsecond and cannot fail. Metrics that need every
-group are computed at each scrape.
+In: events of the shell, as its `Observer`. Out: the page that the HTTP server returns at /metrics. Requests increment
+plain integers, which takes less than a microsecond and cannot fail; metrics over all groups are computed per scrape.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 KINDS: tuple[type[Message], ...] = (*get_args(Request), pb.FindCoordinatorRequest, *LOG_REQUESTS)
-# Upper bounds. A join or a sync waits on purpose, for as long as a rebalance takes.
+# Upper bounds of the buckets, in seconds. Joins and syncs wait for as long as a rebalance takes.
 REQUEST_SECONDS = (
     0.0005,
     0.001,
@@ -57,7 +57,7 @@ LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 
 
 
 class Served(Protocol):
-    """A slot, as far as it is looked at."""
+    """The attributes of a slot that the metrics read."""
 
     @property
     def state(self) -> SlotState: ...
@@ -75,7 +75,7 @@ class Histogram:
         self._total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration, in seconds."""
         self._counts[bisect_left(self._bounds, seconds)] += 1
         self._total_s += seconds
 
@@ -94,19 +94,19 @@ class Histogram:
 class ConnectionCounts(Protocol):
     """Numbers of connections of the gRPC port by state."""
 
-    # Open, with an admitted call or without one.
+    # Open connections with an admitted call, and without one.
     @property
     def admitted(self) -> int: ...
     @property
     def strangers(self) -> int: ...
 
-    # Closed because of a limit, since the start.
+    # Connections closed because of a limit, since the process started.
     @property
     def closed(self) -> int: ...
 
 
 class Metrics(Observer, Collector):
-    """The numbers of one coordinator."""
+    """The metrics of one coordinator."""
 
     def __init__(
         self, slots: Callable[[], Iterable[Served]], connections: Callable[[], ConnectionCounts]
@@ -144,7 +144,7 @@ class Metrics(Observer, Collector):
         self._lag_seconds.add(seconds)
 
     def page(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
     @override
@@ -162,7 +162,7 @@ class Metrics(Observer, Collector):
 
     def _of_groups(self) -> Iterator[Metric]:
         slots = list(self._slots())
-        # What a slot held before it went to somebody else does not count.
+        # Groups of slots that another process serves by now are not counted.
         served = [slot for slot in slots if slot.state is SlotState.READY]
         all_groups = [group for slot in served for group in slot.groups.groups.values()]
         states = Counter(group.state for group in all_groups)
@@ -225,21 +225,21 @@ class Metrics(Observer, Collector):
 
 
 def named(name: str) -> str:
-    """A metric's full name."""
+    """Return the full name of a metric."""
     return f"rota_coordinator_{name}"
 
 
 def histogram(name: str, meaning: str, spread: Histogram) -> HistogramMetricFamily:
-    """A histogram without labels."""
+    """Return a histogram without labels."""
     buckets, total_s = spread.buckets()
     return HistogramMetricFamily(named(name), meaning, buckets, total_s)
 
 
 def api_of(kind: type[Message]) -> str:
-    """The call that a request belongs to."""
+    """Return the API name of a request type, for the label `api`."""
     return kind.__name__.removesuffix("Request")
 
 
 def error_name(error: Error) -> str:
-    """Kafka's name of an error, or that of a gRPC status."""
+    """Return Kafka's name of an error code, or the name of a gRPC status."""
     return error if isinstance(error, str) else pb.ErrorCode.Name(pb.ErrorCode.ValueType(error))

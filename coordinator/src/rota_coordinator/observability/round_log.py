@@ -1,7 +1,7 @@
 """
-Log the begin and the end of each rebalance; the coordinator's Observers call it after a group's state has changed.
 
-No line carries what members say of themselves beyond their ids: no metadata, and no secret.
+Log the start and the end of each rebalance; the coordinator's Observers call it after a group's state has changed.
+Lines contain ids and reasons of members, but no metadata and no secrets.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,14 @@ from rota_coordinator.core.group.effects import Round, RoundOpened
 from rota_coordinator.runtime.observer import Error, Observer
 from rota_service.event_log import EventLog
 
-# When every group rebalances at once, thousands of lines would only slow that down.
+# When all groups rebalance at once, thousands of lines would slow the rebalances down.
 ROUND_LINES_PER_SECOND = 50
 
 
 class RoundLog(Observer):
-    """Writes down when groups begin to rebalance, and when they are through."""
+    """
+    Logs rebalances. Invariant: at most ROUND_LINES_PER_SECOND lines a second; omitted lines are counted and reported.
+    """
 
     def __init__(self, event_log: EventLog, clock: Callable[[], float]) -> None:
         self._event_log = event_log
@@ -28,7 +30,7 @@ class RoundLog(Observer):
 
     @override
     def answered(self, request: Message, error: Error, seconds: float) -> None:
-        """Too many to be written down; they are counted."""
+        """Ignore requests: they are counted by the metrics."""
 
     @override
     def appended(self, seconds: float) -> None:

@@ -1,10 +1,10 @@
 """
 Access control: the only way from a gRPC call to groups and topics.
 
-Servers hold a door, not the service. `admitted` authenticates a call from its headers and its certificate, before its
-message is read, and counts it until it ends; `caller` is then what the call may ask the service. Whatever is asked about a
-group, as a call or as a frame on a stream, is refused here if its principal may not ask it, before it is looked up whether
-there is such a group.
+The gRPC services have an `AccessControl` and no reference to the router. `admitted` authenticates a call by its headers
+and certificate before its message is read, and counts it until it ends; `caller` then returns the caller that submits
+its requests. Each request about a group, as a call or as a frame of a stream, is authorized here before the group is
+looked up, so that a rejection does not reveal whether the group exists.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class AuthorizedCaller:
         self.principal = principal
 
     def submit(self, request: Request, client_host: str) -> Answer:
-        """Hand a request to its group, if the caller may ask it."""
+        """Authorize a request and submit it to its group; a denied request is answered with an error."""
         if self._policy.may(self.principal, ACTIONS[type(request)], group_of(request)):
             return self._service.submit(request, client_host, self.principal.name)
         self.refused(request, pb.GROUP_AUTHORIZATION_FAILED)
@@ -92,7 +92,7 @@ class AuthorizedCaller:
         return answer
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
-        """Find the coordinators of the groups that the caller may see."""
+        """Return the coordinators of the groups that the caller may see."""
         hidden = {group_id for group_id in request.group_ids if not self._may_see(group_id)}
         seen = [group_id for group_id in request.group_ids if group_id not in hidden]
         found = iter(self._service.find(pb.FindCoordinatorRequest(group_ids=seen)).coordinators)
@@ -127,7 +127,7 @@ class AuthorizedCaller:
             yield slot, self._service.ownership.slot_owner(slot)
 
     def groups(self) -> Iterator[Group]:
-        """The groups of this process that the caller may see."""
+        """Yield the groups of this process that the caller may see."""
         for slot in self._service.slots:
             for group_id, group in slot.groups.groups.items():
                 if self._may_see(group_id):
@@ -150,7 +150,7 @@ class AuthorizedCaller:
 
 
 def unseen(group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
-    """The answer about a group that the caller may not see."""
+    """Return the response for a group that the caller may not see."""
     return pb.FindCoordinatorResponse.Coordinator(group_id=group_id, error_code=pb.GROUP_AUTHORIZATION_FAILED)
 
 
@@ -161,7 +161,10 @@ def count_refusal(service: Service, request: Message, error: Error) -> None:
 
 
 class RejectionLog:
-    """Reports rejections, at most one line in `REPORT_EVERY_S`: a wrong token is worth a line, a flood is not worth a log."""
+    """
+    Reports rejections with their count. Invariant: at most one line in `REPORT_EVERY_S` seconds, so no flood fills the
+    log.
+    """
 
     def __init__(self, report: Callable[[str], None], what: str = "calls were refused") -> None:
         self._report = report
@@ -178,12 +181,12 @@ class RejectionLog:
             self._silent_until_s = now_s + REPORT_EVERY_S
 
 
-# The caller of the call that this task serves.
+# The caller of the call that the running task serves.
 CALLER: ContextVar[AuthorizedCaller] = ContextVar("caller")
 
 
 class Admitted:
-    """A call in progress, as `Connections` counts it."""
+    """A call in progress, counted by `Connections` until it ends."""
 
     def __init__(self, access_control: "AccessControl", peer: str, reading: asyncio.Semaphore) -> None:
         self._access_control = access_control
@@ -201,7 +204,7 @@ class Admitted:
 
 
 class AccessControl:
-    """Authenticates calls, and authorizes their requests."""
+    """Authenticates calls and authorizes their requests. Invariant: no request reaches a group unauthorized."""
 
     def __init__(
         self,
@@ -216,7 +219,7 @@ class AccessControl:
         self._policy = policy
         self._rejections = RejectionLog(report)
         self.connections = connections
-        # Of the connections with calls in progress, which keep them alive.
+        # Peer -> limit of concurrent reads; the calls in progress keep it alive.
         self._reads: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         # Set by the guard of the port, once it is open.
         self.disconnect: Callable[[Closing], None] = lambda closing: None
@@ -227,7 +230,7 @@ class AccessControl:
 
     @property
     def observers(self) -> Observers:
-        """The observers of requests."""
+        """Return the observers of requests."""
         return self._service.observers
 
     def caller(self) -> AuthorizedCaller:
@@ -251,7 +254,7 @@ class AccessControl:
             self._rejections.add(peer, str(unknown), now_s)
             self.call_failed(peer)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(unknown))
-        # Where callers are not authenticated, those of one address share its bounds.
+        # Unauthenticated callers of one address share its limits.
         identity = address_of(peer) if principal is AnonymousAuthenticator.PRINCIPAL else principal.name
         refusal = self.connections.begin_call(peer, identity, now_s)
         if refusal:

@@ -1,7 +1,7 @@
 """
 Authentication of callers. Called by `access_control` once for each stream and for each unary call.
 
-An implementation may wait for another system, and remember what that said for a while: the operator's will.
+An implementation may await another system and cache its results for a while.
 """
 
 import hashlib
@@ -12,14 +12,14 @@ from typing import NewType, Protocol
 
 from typing_extensions import override
 
-# SHA-256 of a token: what is compared, and kept.
+# SHA-256 of a token; tokens are compared and stored by it only.
 Digest = NewType("Digest", bytes)
 SCHEME = "bearer"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated identity."""
+    """An authenticated identity; grants and quotas are keyed by its name."""
 
     name: str
 
@@ -32,11 +32,13 @@ class Peer(Protocol):
     """The credentials that a caller presents."""
 
     def authorization(self) -> Sequence[str]:
-        """The values of the metadata `authorization`."""
+        """Return the values of the metadata `authorization`."""
         ...
 
     def certificate_names(self) -> Sequence[str]:
-        """The names in its TLS certificate: the alternative ones, else the common name. Empty without one."""
+        """
+        Return the names in the TLS certificate: subject alternative names, else the common name. Empty: no certificate.
+        """
         ...
 
 
@@ -44,7 +46,7 @@ class Authenticator(Protocol):
     """Maps the credentials of a peer to a principal."""
 
     async def authenticate(self, peer: Peer) -> Principal:
-        """Return the principal; raises `Unauthenticated`."""
+        """Return the principal of the peer; raise `Unauthenticated` for invalid credentials."""
         ...
 
 
@@ -91,7 +93,7 @@ class TokensAuthenticator(Authenticator):
     @override
     async def authenticate(self, peer: Peer) -> Principal:
         shown = peer.authorization()
-        # A token that is wrong is never made good by a certificate that is right.
+        # An invalid token is rejected even with a valid certificate.
         name = (
             self._with_token(shown) if shown else self._credentials.with_certificate(peer.certificate_names())
         )

@@ -1,9 +1,9 @@
 """
-The connections of the gRPC port, and which of them to close. Pure: the clock and the kernel's numbers are arguments.
 
-`AccessControl` reports calls as they begin, read their messages and end; the connection guard reports now and then which
-sockets are open and how many bytes each received, and closes those that `observe` names. A connection belongs to a
-stranger until a call on it was admitted.
+Accounting of the gRPC port's connections, and the decision which to close. Pure: time and byte counts are arguments.
+In: `AccessControl` reports the begin, the message and the end of each call; the connection guard periodically reports
+the open sockets and the bytes that each received. Out: the connections that the guard closes. A connection is a
+stranger's until a call on it is admitted.
 """
 
 import sys
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from rota_coordinator.security.limits import Limits
 
-# Bytes around a message on the wire: gRPC's and HTTP/2's frames, headers, TLS records.
+# Overhead bytes of a message on the wire: frames of gRPC and HTTP/2, headers, TLS records.
 MESSAGE_OVERHEAD_BYTES = 512
-# One byte of overhead per so many of a large message.
+# Bytes of a large message per additional byte of overhead.
 BYTES_PER_OVERHEAD_BYTE = 100
-# Pings and window updates that a quiet client sends, in bytes per second.
+# Bytes per second of pings and window updates that an idle client sends.
 UPKEEP_BYTES_PER_SECOND = 1_024
 
 
 class Closing(NamedTuple):
-    """A connection to close, and why."""
+    """A connection to close, and the reason for the log."""
 
     peer: str
     reason: str
@@ -32,10 +32,10 @@ class Closing(NamedTuple):
 class ConnectionCounts(NamedTuple):
     """Numbers of connections by state."""
 
-    # Open, with an admitted call or without one.
+    # Open connections with an admitted call, and without one.
     admitted: int
     strangers: int
-    # Closed because of a limit, since the start.
+    # Connections closed because of a limit, since the process started.
     closed: int
 
 
@@ -44,19 +44,19 @@ class Connection:
     """
     One connection.
 
-    Invariant: `unread_bytes` is what arrived less what was read, never below 0.
+    Invariant: `unread_bytes` are the received bytes minus those of complete messages, never below 0.
     """
 
     address: str
     since_s: float
-    # Of the principal whose call was admitted first; empty for a stranger.
+    # Identity of the first admitted call; empty for a stranger's connection.
     identity: str = ""
-    # As the kernel counted at the last observation.
+    # The kernel's count at the last observation.
     received_bytes: int = 0
-    # Since the last observation.
+    # Bytes of complete messages since the last observation.
     read_bytes: int = 0
     unread_bytes: int = 0
-    # Calls that were cancelled or refused, within the second that began then.
+    # Calls that were cancelled or refused in the second that starts at `failed_since_s`.
     failed_calls: int = 0
     failed_since_s: float = 0.0
 
@@ -76,16 +76,16 @@ class Connections:
     _calls_in_all: int = 0
     _observed_s: float = 0.0
     _closed: int = 0
-    # Connections that one identity may have, so that the others find file descriptors.
+    # Maximum connections of one identity, which leaves file descriptors for others.
     _share: int = sys.maxsize
 
     def counts(self) -> ConnectionCounts:
-        """Count the open connections, and those that were closed for a limit."""
+        """Return the numbers of open connections, and of those closed because of a limit."""
         admitted = self._admitted.total()
         return ConnectionCounts(admitted, len(self._open) - admitted, self._closed)
 
     def begin_call(self, peer: str, identity: str, now_s: float) -> str:
-        """Count an authenticated call; returns the sentence that refuses it, or an empty string if it is admitted."""
+        """Count an authenticated call; return the message that refuses it, or an empty string if it is admitted."""
         connection = self._connection(peer, now_s)
         refusal = self._refusal(connection, identity)
         if refusal:
@@ -112,7 +112,7 @@ class Connections:
             connection.read_bytes += size_bytes + overhead
 
     def call_failed(self, peer: str, now_s: float) -> Closing | None:
-        """Count a call that its client cancelled, or that was refused; returns the connection when it has too many."""
+        """Count a cancelled or refused call; return its connection if it has too many of them."""
         connection = self._connection(peer, now_s)
         if now_s - connection.failed_since_s >= 1:
             connection.failed_calls, connection.failed_since_s = 0, now_s
@@ -128,10 +128,10 @@ class Connections:
 
     def observe(self, received: Mapping[str, int], now_s: float, room: int) -> list[Closing]:
         """
-        Compare with the open sockets, and return those to close.
+        Update the accounting from the open sockets, and return the connections to close.
 
-        `received` has the bytes that the kernel received on each connection, `room` is how many connections the
-        process has file descriptors for.
+        `received` maps each open connection to the bytes that the kernel received; `room` is the number of connections
+        for which the process has file descriptors.
         """
         self._share = max(1, room // 2)
         self._follow(received, now_s)
@@ -149,7 +149,7 @@ class Connections:
         self._observed_s = now_s
         for peer, count in received.items():
             if peer in self._open and count < self._open[peer].received_bytes:
-                # Another connection from the same port.
+                # A new connection from the same remote port.
                 self._forget(peer)
             connection = self._connection(peer, now_s)
             arrived = count - connection.received_bytes - connection.read_bytes - upkeep
@@ -208,7 +208,9 @@ class Connections:
             of_address[address] -= 1
 
     def _unread(self) -> Iterator[Closing]:
-        """Yield what holds too much: above the bound of one connection, then the largest until the rest fits."""
+        """
+        Yield connections above the limit of unread bytes, then the largest ones until the rest is within the total.
+        """
         most = self.limits.unread_bytes_per_connection
         excess = sum(each.unread_bytes for each in self._open.values()) - self.limits.unread_bytes
         if excess <= 0 and all(each.unread_bytes <= most for each in self._open.values()):
@@ -229,7 +231,7 @@ class Connections:
 
 
 def largest_first(connections: Iterable[tuple[str, Connection]]) -> list[tuple[str, Connection]]:
-    """Sort by unread bytes."""
+    """Return the connections by unread bytes, the largest first."""
     return sorted(connections, key=lambda item: -item[1].unread_bytes)
 
 

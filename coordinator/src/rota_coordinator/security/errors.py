@@ -1,5 +1,5 @@
-"""Why the coordinator cannot be secured as it was told to; the start of the process fails with it."""
+"""The error of an invalid security configuration, which ends the start of the process."""
 
 
 class SecurityError(Exception):
-    """One sentence: which file, what is wrong with it, what to do."""
+    """A security configuration is invalid; the message names the file, the problem and the remedy."""

@@ -1,8 +1,8 @@
 """
-Closes connections of the gRPC port that take too much: it looks at the sockets, `Connections` decides.
 
-gRPC accepts every connection, and buffers what arrives on it, without asking. The guard looks several times a second, and
-less often where there are many connections and none had to be closed, so that it takes at most a fiftieth of a core.
+Closes connections of the gRPC port that exceed a limit: reads the sockets, and closes those that `Connections` returns.
+gRPC accepts every connection and buffers all that it receives. The guard checks several times a second, and less often
+with many connections of which none had to be closed, so that it takes at most 2 % of a core.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from rota_coordinator.security.connections import Closing, Connections
 from rota_coordinator.security.sockets import AcceptedSockets
 
 LOOK_EVERY_S = 0.1
-# A look may take this part of the time between two looks.
+# Maximum ratio of the duration of a check to the interval between checks.
 SHARE = 0.02
 
 
 class ConnectionGuard:
-    """Watches the connections of one port."""
+    """Enforces the limits on the connections of one port."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ConnectionGuard:
         self._report = report
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check the connections periodically until cancelled."""
         clock = asyncio.get_running_loop().time
         try:
             while True:
@@ -41,7 +41,7 @@ class ConnectionGuard:
             self._sockets.close()
 
     def look(self) -> int:
-        """Look at every open connection once, and close those that `Connections` names: how many."""
+        """Check all open connections once; close those beyond a limit, and return their number."""
         received = self._sockets.received_bytes()
         now_s = asyncio.get_running_loop().time()
         closings = self._connections.observe(received, now_s, self._sockets.room())
@@ -50,7 +50,7 @@ class ConnectionGuard:
         return len(closings)
 
     def disconnect(self, closing: Closing) -> None:
-        """Close a connection now; it may have opened after the last look."""
+        """Close a connection at once, even one that opened after the last check."""
         self._sockets.received_bytes()
         self._close(closing)
 

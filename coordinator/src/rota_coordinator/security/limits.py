@@ -1,7 +1,7 @@
 """
-The bounds on connections and calls, from the flag `--limits`. Pure.
 
-They hold before a message is read, whatever method is called; bounds on groups, members and records are quotas.
+Limits on connections and calls, from the flag `--limits`. Pure.
+They apply before a message is read, to every method; limits on groups, members and records are quotas.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -10,14 +10,14 @@ MIB = 1024 * 1024
 
 
 class BadLimit(ValueError):
-    """The text of `--limits` is not usable; the message says why and what to write."""
+    """The value of `--limits` is invalid; the message states the problem and the expected form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Invariant: every bound is at least 1."""
+    """Invariant: every limit is at least 1."""
 
-    # HTTP/2 streams that a connection may have open: calls and Session streams.
+    # Open HTTP/2 streams of a connection: calls and Session streams.
     streams_per_connection: int = 1_000
     # Calls in progress of one principal (of one address, where callers are not authenticated), and of all.
     calls_per_identity: int = 8_000
@@ -26,26 +26,26 @@ class Limits:
     connections_per_identity: int = 10_000
     # Connections of one address on which no call was admitted yet.
     strangers_per_address: int = 256
-    # How long a connection may last without an admitted call.
+    # Seconds after which a connection without an admitted call is closed.
     stranger_seconds: int = 10
-    # Calls of one connection whose messages are read at the same time; gRPC buffers up to 4 MiB for each.
+    # Calls of one connection whose messages are read concurrently; gRPC buffers up to 4 MiB for each.
     reads_per_connection: int = 16
-    # How long the message of a call may take to arrive after its headers.
+    # Seconds within which the message of a call must arrive after its headers.
     message_seconds: int = 10
-    # Calls of one connection that are cancelled or refused in a second.
+    # Cancelled or refused calls of one connection per second.
     failed_calls_per_second: int = 1_000
-    # Bytes that arrived and are not part of a complete message, on one connection and on all of them.
+    # Received bytes of incomplete messages, on one connection and on all connections together.
     unread_bytes_per_connection: int = 64 * MIB
     unread_bytes: int = 128 * MIB
 
 
 def limit_names() -> list[str]:
-    """Return the names that `--limits` takes."""
+    """Return the names that `--limits` accepts."""
     return [field.name.replace("_", "-") for field in fields(Limits)]
 
 
 def parse_limits(text: str) -> Limits:
-    """Parse `name=N,name=N`; names are those of `Limits`, with hyphens. Raises `BadLimit`."""
+    """Parse `name=N,name=N`, with the fields of `Limits` as names, in hyphens. Raises `BadLimit`."""
     names = limit_names()
     changed: dict[str, int] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):

@@ -1,7 +1,7 @@
 """
 Authorization of principals for groups, topics and transactional ids. Called by `access_control` for every request.
 
-The operator brings its own policy: namespaces own groups.
+A deployment may supply its own policy, for example one in which namespaces own groups.
 """
 
 import enum
@@ -19,7 +19,7 @@ class Action(enum.IntEnum):
 
     READ = 1  # find, list, describe, watch; fetch offsets
     MEMBER = 2  # join, heartbeat, leave, commit
-    ADMIN = 3  # change it from outside: delete it, delete or set its offsets
+    ADMIN = 3  # delete the group, delete or alter its offsets
 
 
 class TopicAction(enum.IntEnum):
@@ -31,7 +31,7 @@ class TopicAction(enum.IntEnum):
 
 
 class GroupPolicy(Protocol):
-    """Decides at once: it is asked for every heartbeat."""
+    """Decides synchronously and without waiting, because every heartbeat is authorized."""
 
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
         """Return whether the principal may perform the action on the group, existing or not."""
@@ -64,7 +64,7 @@ class AllowAll(GroupPolicy):
 
 @dataclass(frozen=True, slots=True)
 class NameSet:
-    """A set of names: each by itself, and by how they begin."""
+    """A set of names, given as full names and as prefixes."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class GrantPolicy(GroupPolicy):
 
     @override
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
-        # Looked up each time: what was taken away from a principal is gone for its open streams too.
+        # Looked up for each request, so that a revoked grant also applies to open streams.
         grants = self._grants_of(principal.name)
         return grants is not None and group_id in grants.groups[action]
 

@@ -27,7 +27,7 @@ RIGHTS: "Mapping[str, Right]" = {
     "topics": TopicAction.ADMIN,
     "transactional": None,
 }
-# Begins a field with quotas, such as quota:groups=10,members=100.
+# Prefix of a field with quotas, such as quota:groups=10,members=100.
 QUOTA = "quota:"
 QUOTA_FIELDS = {name: field for field, (name, _) in QUOTAS.items()}
 CREDENTIALS = "sha256:HEX, plain:TOKEN or certificate"
@@ -40,27 +40,27 @@ class ParseError(Exception):
 class Grant(NamedTuple):
     """The grant that one field of a line contains."""
 
-    # Of groups, of topics, or None: to be a transactional producer.
+    # Right to groups or to topics; None: the right to be a transactional producer.
     action: Right
-    # Ends with `*` when it is the beginning of names.
+    # A name, or a prefix followed by `*`.
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the file."""
+    """One line of the file: a principal with its credentials, grants and quotas."""
 
     name: str
     digests: tuple[Digest, ...]
     has_certificate: bool
     grants: Grants
-    # Those that differ from the flags, by their fields.
+    # Field of `Usage` -> quota that overrides the flag's.
     quota: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """All lines of the file."""
+    """All principals of the file. Invariant: names and tokens are unique."""
 
     by_name: Mapping[str, Entry]
 
@@ -90,7 +90,7 @@ class Principals:
 
 
 def parse(text: str, where: str) -> Principals:
-    """The principals of a file. One mistake, and the whole file is refused with the number of the line."""
+    """Return the principals of a file; an error in one line rejects the whole file, with the line's number."""
     by_name: dict[str, Entry] = {}
     owners: dict[Digest, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -107,7 +107,7 @@ def parse(text: str, where: str) -> Principals:
 
 
 def add(entry: Entry, by_name: dict[str, Entry], owners: dict[Digest, str]) -> None:
-    """Take in a line that goes together with those before it."""
+    """Add a line; raise if its name or a token is on an earlier line."""
     if entry.name in by_name:
         raise ParseError(
             f"{entry.name} is on an earlier line too; list its tokens on one line, separated by commas"
@@ -122,7 +122,7 @@ def add(entry: Entry, by_name: dict[str, Entry], owners: dict[Digest, str]) -> N
 
 
 def parse_line(fields: Sequence[str]) -> Entry:
-    """One principal. No message shows a credential: messages end in logs."""
+    """Parse the line of one principal. Error messages contain no credentials, because they are logged."""
     if len(fields) == 1:
         raise ParseError(f"{fields[0]} has no credentials; write {CREDENTIALS} after the name")
     name, credentials, *rest = fields
@@ -141,7 +141,7 @@ def parse_line(fields: Sequence[str]) -> Entry:
 
 
 def parse_quota(text: str) -> tuple[str, int]:
-    """The field of a quota, and its value: groups=10."""
+    """Parse a quota such as groups=10, and return its field and value."""
     name, _, value = text.partition("=")
     if name not in QUOTA_FIELDS:
         raise ParseError(f"quota:{text[:40]}: expected one of {', '.join(QUOTA_FIELDS)}")
@@ -151,7 +151,7 @@ def parse_quota(text: str) -> tuple[str, int]:
 
 
 def parse_token(credential: str) -> Digest:
-    """The digest of a token that is given as it is, or as its digest."""
+    """Return the digest of a credential that is given as a plain token or as a digest."""
     kind, _, value = credential.partition(":")
     if kind == "plain" and value:
         return digest_of(value)
@@ -163,7 +163,7 @@ def parse_token(credential: str) -> Digest:
 
 
 def parse_grant(field: str) -> Grant:
-    """A pattern of names, with the right before it; without one it is a member's of groups."""
+    """Parse a grant: a right and a pattern of names; without a right, it is MEMBER of groups."""
     word, colon, rest = field.partition(":")
     action, pattern = (RIGHTS[word], rest) if colon and word in RIGHTS else (Action.MEMBER, field)
     if not pattern or len(pattern) > GROUP_ID_LENGTH_MAX:
@@ -188,7 +188,7 @@ def collect(given: Sequence[Grant]) -> Grants:
 
 
 def names(grants: Iterable[Grant]) -> NameSet:
-    """The names that these patterns stand for."""
+    """Return the set of names of these patterns."""
     patterns = [grant.pattern for grant in grants]
     return NameSet(
         names=frozenset(pattern for pattern in patterns if not pattern.endswith("*")),

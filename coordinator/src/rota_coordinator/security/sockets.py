@@ -1,8 +1,8 @@
 """
-The accepted sockets of one port of this process, which gRPC keeps to itself: listed, measured and shut down.
 
-File descriptors are found in `/dev/fd`. A descriptor may be closed and its number given to another file at any moment,
-because gRPC's threads own it; what is shut down is a duplicate whose inode was compared.
+List, measure and shut down the accepted sockets of one port of this process, which gRPC does not expose.
+File descriptors are listed from `/dev/fd`. gRPC's threads own them and may close one at any time, and its number may be
+reused; so a socket is shut down through a duplicate whose inode was compared.
 """
 
 import os
@@ -15,15 +15,15 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import quote
 
-# Of `struct tcp_info`: where the kernel's count of received bytes is, since Linux 4.1.
+# Offset of the count of received bytes in the kernel's `struct tcp_info`, since Linux 4.1.
 RECEIVED_BYTES_AT = 128
 TCP_INFO_BYTES = 136
-# For the store, the HTTP page, certificates and token files; never for connections.
+# Descriptors reserved for the store, the HTTP page, certificates and token files.
 RESERVED_DESCRIPTORS = 64
 
 
 class Descriptor(NamedTuple):
-    """A descriptor, as it was when it was looked at first; `peer` is empty if it is no accepted socket of the port."""
+    """A descriptor as first inspected; `peer` is empty unless it is an accepted socket of the port."""
 
     inode: int
     peer: str
@@ -33,8 +33,8 @@ class AcceptedSockets:
     """
     The accepted sockets of a port.
 
-    Invariant: `_descriptors` has the descriptor of every peer of the last list. No method needs a free descriptor, because
-    they may all be taken.
+    Invariant: `_descriptors` has the descriptor of every peer in the last list. No method needs a free descriptor,
+    because all may be in use.
     """
 
     def __init__(self, port: int) -> None:
@@ -42,11 +42,11 @@ class AcceptedSockets:
         self._known: dict[int, Descriptor] = {}
         self._descriptors: dict[str, int] = {}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        # For the duplicate of a socket that is shut down.
+        # Reserved for the duplicate of a socket that is shut down.
         self._spare = os.dup(self._nothing)
 
     def received_bytes(self) -> dict[str, int]:
-        """List the open connections with the bytes that each received; 0 where the system does not count them."""
+        """Return the open connections with the bytes that each received; 0 on systems that do not count them."""
         received: dict[str, int] = {}
         known: dict[int, Descriptor] = {}
         self._descriptors = {}
@@ -64,13 +64,13 @@ class AcceptedSockets:
         return received
 
     def room(self) -> int:
-        """Return how many connections there may be without taking the descriptors that the process needs."""
+        """Return the maximum number of connections that leaves the reserved descriptors free."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         others = len(self._known) - len(self._descriptors)
         return max(1, limit - others - RESERVED_DESCRIPTORS)
 
     def shut_down(self, peer: str) -> None:
-        """Shut a connection down; gRPC then sees its end, and cancels its calls."""
+        """Shut a connection down; gRPC then reads the end of the stream and cancels its calls."""
         descriptor = self._descriptors.get(peer)
         if descriptor is None:
             return
@@ -91,15 +91,15 @@ class AcceptedSockets:
 
 
 def open_descriptors() -> Iterable[int]:
-    """List the open descriptors, or all that there may be when none is free to read the list with."""
+    """Return the open descriptors, or all possible numbers if no descriptor is free to read the list."""
     try:
-        return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208  half the time
+        return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208  takes half the time
     except OSError:
         return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files to the hard one, as far as one process can use."""
+    """Raise the soft limit of open files to the hard limit, up to what one process can use."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -108,7 +108,7 @@ def raise_descriptor_limit() -> None:
 
 
 def peer_of(descriptor: int, port: int) -> str:
-    """Return the peer of an accepted socket of the port as gRPC writes it; empty if the descriptor is none."""
+    """Return the peer of an accepted socket of the port in gRPC's notation; empty for any other descriptor."""
     try:
         borrowed = socket.socket(fileno=descriptor)
     except OSError:
@@ -124,7 +124,7 @@ def peer_of(descriptor: int, port: int) -> str:
 
 
 def peer_name(family: int, name: tuple[str, int]) -> str:
-    """Write a socket's name as gRPC does: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
+    """Return a socket's name in gRPC's notation: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
     host, port = name[:2]
     if family == socket.AF_INET or host.startswith("::ffff:"):
         return f"ipv4:{host.removeprefix('::ffff:')}:{port}"

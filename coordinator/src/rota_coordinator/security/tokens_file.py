@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 1024 * 1024
 
 
 class TokensFile:
-    """The principals as they were last read."""
+    """The principals of the file as last read. Invariant: they are those of the last valid contents."""
 
     def __init__(self, path: Path, report: Callable[[str], None]) -> None:
         self._path = path
@@ -61,8 +61,8 @@ class TokensFile:
             ) from None
 
     def _read(self) -> Principals:
-        # Before reading: a change in between is then seen the next time. And kept although reading may fail: what
-        # is wrong is reported once, not every time somebody looks.
+        # Before reading, so that a change in between is detected at the next check. Kept although reading may fail, so
+        # that an error is reported once and not at every check.
         self._version = self._current_version()
         if self._version.mode & stat.S_IROTH:
             self._report(f"{self._path} is readable by every user of this machine; run chmod o-r")

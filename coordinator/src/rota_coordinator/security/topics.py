@@ -1,8 +1,8 @@
 """
-Authorization of requests about topics: denied entries are removed from the request, and returned as refused in the
-answer.
 
-Used by `log_server` for every request about topics, before anything looks whether there is such a topic.
+Authorization of requests about topics: denied entries are removed from the request, and returned as errors in the
+response.
+Called by `rpc.log_service` for every request about topics, before the topics are looked up.
 """
 
 import copy
@@ -25,17 +25,17 @@ class Subject(NamedTuple):
     """The fields of a request type that name topics."""
 
     action: TopicAction
-    # The fields that list it, in the request and in its answer; both in the same order.
+    # The fields that list the topics in the request and in its response, in the same order.
     asked: str
     answered: str
     topic_of: Callable[[Any], str]
     refusal: Callable[[Any], Message]
-    # An answer with nothing in it.
+    # Returns an empty response.
     nothing: Callable[[], Any]
 
 
 def of_topics(action: TopicAction, nothing: type[Message], asked: str = "topics") -> Subject:
-    """A request that names topics."""
+    """Return the subject of a request that names topics."""
     name_of: Callable[[Any], str] = str if asked == "names" else attrgetter("name")
     kind = pb.DescribeTopicsResponse.Topic if nothing is pb.DescribeTopicsResponse else pb.TopicResult
     refusal = lambda each: kind(name=name_of(each), error_code=REFUSED)
@@ -45,7 +45,7 @@ def of_topics(action: TopicAction, nothing: type[Message], asked: str = "topics"
 def of_partitions(
     action: TopicAction, nothing: type[Message], kind: type[Message], **unknown: int
 ) -> Subject:
-    """A request that names partitions; `unknown` is what stands in the answer beside the error."""
+    """Return the subject of a request that names partitions; `unknown` are the response's fields beside the error."""
     refusal = lambda each: kind(topic=each.topic, index=each.index, error_code=REFUSED, **unknown)
     return Subject(action, "partitions", "partitions", attrgetter("topic"), refusal, nothing)
 
@@ -77,7 +77,7 @@ async def screened(
     may: Callable[[TopicAction, str], bool],
     act: Callable[[Request], Awaitable[Reply]],
 ) -> Reply:
-    """The answer to a request, done as far as the caller may ask it."""
+    """Handle the allowed entries of a request, and return the response with errors for the denied ones."""
     subject = SUBJECTS[type(request)]
     asked = getattr(request, subject.asked)
     denied = {name for name in map(subject.topic_of, asked) if not may(subject.action, name)}

@@ -26,13 +26,13 @@ from rota_coordinator.security.sockets import AcceptedSockets, raise_descriptor_
 from rota_coordinator.security.tokens_file import TokensFile
 from rota_service.server_certificates import CertificateError, CertificateFiles, Certificates
 
-# What was taken away from a principal still works for so long.
+# Seconds between checks of the tokens file, so a revoked grant or token remains valid for at most this long.
 LOOK_AGAIN_S = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The security objects that the flags configure."""
+    """The security configuration of the process, from its flags and files."""
 
     authenticator: Authenticator
     policy: GroupPolicy
@@ -40,7 +40,7 @@ class Security:
     tokens: TokensFile | None
     connections: Connections
     report: Callable[[str], None]
-    # Of principals for which the tokens file names no other.
+    # Quota of principals without quota in the tokens file.
     quota: Quota
 
     def quota_of(self, principal: str) -> Quota:
@@ -48,17 +48,17 @@ class Security:
         return self.quota if self.tokens is None else self.tokens.quota_of(principal, self.quota)
 
     def access_control(self, service: Service) -> AccessControl:
-        """Return the access control of the router."""
+        """Return the access control in front of the router."""
         return AccessControl(service, self.authenticator, self.policy, self.report, self.connections)
 
     def listen(self, server: grpc.aio.Server, address: str) -> int:
-        """Open the server's port, and say which it is."""
+        """Open the server's port, and return its number."""
         if self.credentials is None:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, self.credentials)
 
     def guard(self, access_control: AccessControl, port: int) -> ConnectionGuard:
-        """Guard the connections of the port that the server listens on."""
+        """Return the guard of the connections of the server's port."""
         closed = RejectionLog(self.report, "connections were closed")
         clock = asyncio.get_running_loop().time
 
@@ -74,7 +74,7 @@ class Security:
         await asyncio.gather(self.guard(access_control, port).run(), self.follow_tokens_file())
 
     async def follow_tokens_file(self) -> None:
-        """Follow the tokens file until cancelled. Certificates are looked at with every handshake."""
+        """Reload the tokens file when it changes, until cancelled. Certificates are checked at every handshake."""
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
             if self.tokens is not None:
@@ -82,7 +82,7 @@ class Security:
 
 
 def secure(options: argparse.Namespace, quota: Quota, report: Callable[[str], None]) -> Security:
-    """Build what the options configure; raises `SecurityError` when a file is invalid."""
+    """Build the security configuration; raise `SecurityError` when a file is invalid."""
     raise_descriptor_limit()
     connections = Connections(options.limits)
     credentials = None

@@ -81,11 +81,11 @@ def test_where_rota_coordinates_records_come_once_and_no_transaction_takes_the_o
             assert sorted(int(record.value) for record in records) == list(range(RECORDS))
             ends = {rota.TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
             # Nor does it happen unseen, where the producer was not told who coordinates.
-            for settings, refused in (
+            for coordination, refused in (
                 ({"coordination": "Rota"}, errors.NotSupported),
                 ({}, errors.IllegalGeneration),
             ):
-                producer_settings: Any = {"transactional_id": topic, **settings}
+                producer_settings: Any = {"transactional_id": topic, **coordination}
                 with rota.Producer(kafka.bootstrap, **producer_settings) as producer:
                     producer.init_transactions()
                     producer.begin_transaction()

@@ -26,7 +26,6 @@ BAD_STATUS = 400
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
-BEARER = "Bearer "
 TOKEN_REVIEW = ResourceKind("authentication.k8s.io/v1", "TokenReview", "tokenreviews")
 
 
@@ -127,14 +126,15 @@ class Api:
         """Return the client's credentials for kopf, with the token of now: kopf's login handler."""
         configuration = self._client.configuration
         auth = await configuration.auth_settings()
-        value = auth["BearerToken"]["value"] if "BearerToken" in auth else None
+        # Scheme and token; the scheme's case differs between a kubeconfig and a pod.
+        value = (auth["BearerToken"]["value"] or "") if "BearerToken" in auth else ""
         return kopf.ConnectionInfo(
             server=configuration.host,
             ca_path=configuration.ssl_ca_cert,
             insecure=not configuration.verify_ssl,
             certificate_path=configuration.cert_file,
             private_key_path=configuration.key_file,
-            token=value.removeprefix(BEARER) if value else None,
+            token=value.partition(" ")[2] or None,
         )
 
     async def close(self) -> None:

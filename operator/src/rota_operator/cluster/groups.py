@@ -265,6 +265,9 @@ class GroupWatches(GroupStates, Coordinators):
         self._changed(key, watch)
 
     def _lost(self, key: Key, watch: Watch, group_id: str) -> None:
+        if watch.description is None:
+            # Known already: a coordinator that is away is dialled again and again.
+            return
         watch.description = None
         watch.overview.coordinator_lost(group_id)
         self._changed(key, watch)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import kopf
+from kopf._core.engines.peering import Identity
 
 from rota_operator.cluster.index import ResourceIndex, key_of
 from rota_operator.cluster.kinds import (
@@ -29,6 +30,7 @@ CONNECT_TIMEOUT_S = 10
 # Between the attempts of one request of kopf; watches are opened again for ever.
 BACKOFFS_S = (1, 2, 4, 8, 16, 30)
 WORKERS_MAX = 16
+IDENTITY = "rota-operator"
 
 
 class Handlers:
@@ -123,6 +125,8 @@ async def watch(
     tasks = await kopf.spawn_tasks(
         registry=registry,
         settings=settings_of(namespaces),
+        # Of peering, which is not used; kopf's default is the user's name, and a container's user may have none.
+        identity=Identity(IDENTITY),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=list(namespaces),

@@ -197,8 +197,9 @@ class Leading:
             self._environment.event_log.exception(error)
 
     def _decided(self, key: Key, outcome: Outcome) -> None:
+        was = self._outcomes.get(key)
         self._outcomes[key] = outcome
-        record_outcome(self._events, outcome)
+        record_outcome(self._events, was, outcome)
         self._status.observed(key, outcome.observed.resource)
 
     def _gone(self, key: Key) -> None:

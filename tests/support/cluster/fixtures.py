@@ -5,9 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.cluster import images
 from tests.support.cluster.cluster import Cluster, remove_leftovers, running
 from tests.support.cluster.prepared import prepare
+from tests.support.cluster.rota_manifests import COORDINATOR, NAMESPACE, OPERATOR, rota
+from tests.support.tree import REPO
 from tests.support.workdir import workdir
+
+DEFINITION = "consumergroups.rota.dev"
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +31,24 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.wait("serviceaccount/default", "create", namespace=name)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def consumer_groups(cluster: Cluster) -> Cluster:
+    """The cluster, whose API server serves ConsumerGroups from now on."""
+    cluster.kubectl("apply", "--server-side", "-f", str(REPO / "crds" / "consumergroups.yaml"))
+    cluster.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}", "--timeout=30s")
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def rota_cluster(consumer_groups: Cluster) -> Cluster:
+    """The cluster with a coordinator and an operator in it; applications of tests use the image of the command line."""
+    parts = {name: images.part(name) for name in ("operator", "coordinator", "sidecar", "cli")}
+    for image in parts.values():
+        consumer_groups.load_image(image)
+    manifests = rota(*(parts[name].name for name in ("operator", "coordinator", "sidecar")))
+    consumer_groups.apply(manifests, namespace=NAMESPACE)
+    for name in (COORDINATOR, OPERATOR):
+        consumer_groups.wait(f"deployment/{name}", "condition=Available", namespace=NAMESPACE)
+    return consumer_groups

@@ -22,7 +22,7 @@ def config(*flags: str, own_namespace: str = "") -> ClusterConfig:
     return config_of(parser().parse_args(flags), own_namespace, "host-1")
 
 
-def test_the_defaults_listen_on_loopback_and_elect_a_leader() -> None:
+def test_by_default_only_this_machine_reaches_the_operator_and_it_elects_a_leader() -> None:
     found = config("--sidecar-image=rota-sidecar:1", own_namespace="rota")
     assert error_in(found) == ""
     assert (found.http_address, found.fleet_bind_address) == ("127.0.0.1:7082", "127.0.0.1:7083")
@@ -64,7 +64,7 @@ def test_a_switch_that_is_neither_on_nor_off_is_refused(
         ((*VALID, "--tls-cert=a", "--tls-key=b", "--insecure"), "exclude each other"),
     ],
 )
-def test_what_cannot_work_is_refused_in_a_sentence(flags: Sequence[str], message: str) -> None:
+def test_what_cannot_work_is_refused_with_the_name_of_the_flag(flags: Sequence[str], message: str) -> None:
     assert message in error_in(config(*flags))
 
 

@@ -1,0 +1,78 @@
+"""Handlers turn events into keys: of the ConsumerGroup itself, of those that it stood in the way of, of the owner of an object."""
+
+import asyncio
+from typing import Any
+
+from rota_operator.cluster.handlers import DELETED, Handlers, settings_of
+from rota_operator.cluster.index import ResourceIndex
+from rota_operator.cluster.queues import Key
+from rota_operator.reconcile.actions import CLAIM_LABEL
+from tests.operator.cluster.test_index import group
+
+ONE, TWO = Key("shop", "one"), Key("shop", "two")
+
+
+class Queue:
+    """Keys that handlers added; with a bound, which is far away."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.has_room = True
+        self.warnings: list[str] = []
+        self.handlers = Handlers(ResourceIndex(), self.add, self.warnings.append)
+
+    def add(self, key: Key) -> bool:
+        self.keys.append(key)
+        return self.has_room
+
+    def on_group(self, body: Any, type: str = "MODIFIED") -> list[Key]:  # noqa: ANN401  any object
+        """The keys that an event of a ConsumerGroup adds."""
+        self.keys.clear()
+        asyncio.run(self.handlers.on_group(type, body))
+        return list(self.keys)
+
+    def on_owned(self, labels: dict[str, str] | None) -> list[Key]:
+        """The keys that an event of an object with these labels adds."""
+        self.keys.clear()
+        asyncio.run(self.handlers.on_owned({"labels": labels}))
+        return list(self.keys)
+
+
+def test_a_group_is_added_when_it_changes_and_not_when_its_status_does() -> None:
+    queue, body = Queue(), group("one")
+    assert queue.on_group(body, "ADDED") == [ONE]
+    assert queue.on_group({**body, "status": {"members": 1}}) == []
+    assert queue.on_group(body, DELETED) == [ONE]
+
+
+def test_a_group_that_gives_up_a_claim_adds_those_that_wait_for_it() -> None:
+    queue = Queue()
+    one, two = group("one", target="app"), group("two", target="app")
+    queue.on_group(one)
+    assert queue.on_group(two) == [TWO]
+    other = group("one", target="other")
+    other["metadata"]["generation"] = 2
+    assert queue.on_group(other) == [ONE, TWO]
+    queue.on_group(one)
+    assert queue.on_group(one, DELETED) == [ONE, TWO]
+
+
+def test_an_object_adds_the_group_whose_claim_it_carries() -> None:
+    queue = Queue()
+    queue.on_group(group("one", uid="u-1"))
+    assert queue.on_owned({CLAIM_LABEL: "u-1"}) == [ONE]
+    assert queue.on_owned({CLAIM_LABEL: "u-9"}) == []
+    assert queue.on_owned(None) == []
+
+
+def test_a_full_queue_is_reported() -> None:
+    queue = Queue()
+    queue.has_room = False
+    queue.on_group(group("one"))
+    assert ["shop/one" in each for each in queue.warnings] == [True]
+
+
+def test_kopf_writes_nothing_and_a_namespaced_operator_looks_at_nothing_else() -> None:
+    assert not settings_of(()).posting.enabled
+    assert settings_of(()).peering.standalone
+    assert [settings_of(names).scanning.disabled for names in ((), ("shop",))] == [False, True]

@@ -1,5 +1,5 @@
 """
-The event log of a process on standard error: one line per event, JSON for machines, text for people.
+The event log of a process on standard error: one line per event, as JSON or as text.
 
 A program opens it once, before it serves, and hands the EventLog to the code that reports; warnings of libraries are written
 to the same stream. Callers keep secrets, record contents and members' metadata out of messages.
@@ -13,7 +13,7 @@ from typing import TextIO
 
 from typing_extensions import override
 
-# In text, a name must neither break out of its line nor move the cursor.
+# Control characters are escaped in text, so that a name can neither start a new line nor move the cursor.
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 

@@ -15,6 +15,6 @@ class Version(NamedTuple):
 
 
 def version_of(path: Path) -> Version:
-    """Return the version of the file that has this name now. Raises OSError."""
+    """Return the present version of the file at this path. Raises OSError."""
     found = path.stat()
     return Version(found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode)

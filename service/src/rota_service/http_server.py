@@ -19,7 +19,7 @@ from rota_service.addresses import BindError, is_loopback
 
 REQUEST_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
-# For a whole request to arrive, and for its response to be taken.
+# Seconds for receiving a whole request, and for sending its response.
 TIMEOUT_S = 10
 END_OF_HEAD = b"\r\n\r\n"
 PORT = re.compile(r":[0-9]{1,5}$")
@@ -34,7 +34,9 @@ class Page(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A path's method, and the coroutine that makes its page from the request's query string; it may take any time."""
+    """
+    A path's method, and the coroutine that returns its page for the query string; the coroutine has no time limit.
+    """
 
     show: Callable[[str], Awaitable[Page]]
     method: str = "GET"
@@ -70,7 +72,7 @@ class Request(NamedTuple):
     query: str
     # Empty where the bytes are not HTTP.
     version: str
-    # Names in lower case.
+    # Header names in lower case, with their values.
     headers: tuple[tuple[str, str], ...]
 
     def all(self, name: str) -> list[str]:

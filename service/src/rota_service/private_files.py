@@ -1,8 +1,8 @@
 """
-Files, folders and unix sockets that only this user can open: where they may be, and with which rights they are made.
 
-The servers call this before they bind a socket or write a state file. Another process of the same user, and root, can open
-them all the same; no other user and no other machine can.
+Files, folders and unix sockets that only this user can open: checks of their folders, and creation with private modes.
+The servers call this module before they bind a socket or write a state file. Other processes of the same user and root
+can open the files; other users and other machines cannot.
 """
 
 import os
@@ -14,11 +14,11 @@ from pathlib import Path
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-# The rights that group and others never get; also as a umask.
+# Permission bits that group and others never get; also used as the umask.
 OTHERS = 0o077
 # The kernel's limit for the path of a unix socket, 108 with the terminating zero.
 SOCKET_PATH_BYTES_MAX = 107
-# For a process to accept a connection; one that is stopped does not, and has the socket all the same.
+# Seconds for a process to accept a connection; a stopped process does not accept, but still has the socket.
 CONNECT_S = 1
 ROOT = 0
 

@@ -14,12 +14,12 @@ import grpc
 
 from rota_service.file_versions import Version, version_of
 
-# Files that are replaced while they are read are read so often.
+# Maximum number of readings of files that change while they are read.
 READINGS_MAX = 3
 
 
 class CertificateError(Exception):
-    """One sentence: which file, what is wrong with it, what to do."""
+    """A certificate file is invalid; the message names the file, the problem and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def load(files: CertificateFiles) -> grpc.ServerCertificateConfiguration:
 
 
 def read_pem(path: Path) -> bytes:
-    """The bytes of a file that looks right."""
+    """Return the contents of a PEM file; raises CertificateError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -112,10 +112,10 @@ class Certificates:
         self._first = load(files)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For the server's port."""
+        """Return the credentials for the server's port; gRPC calls `reload` before each handshake."""
         return grpc.dynamic_ssl_server_credentials(
             self._first,
-            self.reload,  # type: ignore[arg-type]  # the types forget that None is an answer: no change
+            self.reload,  # type: ignore[arg-type]  # the stubs omit that None is allowed: no change
             require_client_authentication=self._files.client_ca is not None,
         )
 
@@ -129,7 +129,7 @@ class Certificates:
                 return None
             configuration = load(self._files)
         except CertificateError as error:
-            # Half of them may be replaced yet. It is looked at again at the next handshake, and said once.
+            # Only some of the files may have been replaced yet: retry at the next handshake, and report the error once.
             if str(error) != self._last_error:
                 self._last_error = str(error)
                 self._report(f"{error}; the previous certificate stays in use")

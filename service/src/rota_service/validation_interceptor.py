@@ -30,7 +30,7 @@ VARINT_BYTES_MAX = 10
 class UndecodableRequest(NamedTuple):
     """Stands for a request whose bytes could not be decoded."""
 
-    # Of a frame on a stream; 0 where it cannot be read, or the message has none.
+    # The request_id of a frame on a stream; 0: not readable, or the message has none.
     request_id: int
 
 
@@ -52,7 +52,7 @@ class ValidationInterceptor(grpc.aio.ServerInterceptor, abc.ABC):
     ) -> Handler | None:
         method = handler_call_details.method
         if method not in self._handlers:
-            # None for an unknown method; names of those have no bound, so none is kept.
+            # None for an unknown method. Its name is not cached, because clients could send any number of names.
             handler = await continuation(handler_call_details)
             if handler is None:
                 return None

@@ -2,7 +2,7 @@
 Encode and decode the payload of a `RecordBatch` with codec 0: records, column by column.
 
 Producers call `pack`, consumers `unpack`; the log calls `verify` before it appends a batch, and `first_at` to find a
-timestamp. All work is done on whole columns, because a statement for each record costs more than all the rest.
+timestamp. All operations work on whole columns, because Python statements per record would dominate the cost.
 
     payload   = flags (1 byte), then the columns whose flag is set, in this order
     timestamps = numbers: differences to the base timestamp of the batch, in milliseconds. Omitted if all are 0
@@ -20,8 +20,7 @@ from itertools import accumulate, chain, islice, pairwise, repeat
 from typing import NamedTuple
 
 CODEC = 0
-# A column of equal numbers takes ten bytes, however many they are: the limits keep a short payload from allocating all
-# memory.
+# A column of equal numbers takes ten bytes for any count: the limits prevent a short payload from exhausting memory.
 RECORDS_MAX = 1_000_000
 HEADERS_MAX = 1_000_000
 
@@ -204,14 +203,14 @@ def _decoded(names: Sequence[bytes | None]) -> list[str]:
 
 
 class _Reader:
-    """Goes through a payload, and never beyond its end."""
+    """Reads a payload from start to end. Invariant: it never reads beyond the end."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         self._at = 0
 
     def flags(self, count: int) -> int:
-        """The first byte; `count` is what the batch says of itself."""
+        """Read the flags byte, and check the record count that the batch states."""
         if not 1 <= count <= RECORDS_MAX:
             raise MalformedPayload(
                 f"the batch says that it has {count:,} records, 1 to {RECORDS_MAX:,} are possible"

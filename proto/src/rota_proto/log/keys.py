@@ -13,7 +13,7 @@ SEED = 0x9747_B28C
 
 def murmur2(data: bytes) -> int:
     """
-    Kafka's hash of a key, as a number from 0 to 2^31 - 1; the partition is its remainder by how many there are.
+    Return Kafka's hash of a key, from 0 to 2^31 - 1; the partition is the hash modulo the number of partitions.
 
     >>> murmur2(b"key") % 6
     1

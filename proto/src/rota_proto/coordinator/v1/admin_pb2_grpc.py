@@ -75,35 +75,35 @@ class AdminServicer:
     """Missing associated documentation comment in .proto file."""
 
     def ListGroups(self, request, context):
-        """The groups of this process.
+        """List the groups of this process.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeGroups(self, request, context):
-        """State, members and assignments of some groups.
+        """Return state, members and assignments of some groups.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchGroup(self, request, context):
-        """A group's description now, and again whenever it changes.
+        """Return a group's description now, and again after each change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroups(self, request, context):
-        """Delete groups without members, offsets included.
+        """Delete groups without members, with their offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteOffsets(self, request, context):
-        """Forget committed offsets of topics that nobody in the group subscribes to.
+        """Delete committed offsets of topics to which no member of the group subscribes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,7 +117,7 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeSlots(self, request, context):
-        """The slot table: who owns what, at which epoch.
+        """Return the slot table: the owner and the epoch of each slot.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

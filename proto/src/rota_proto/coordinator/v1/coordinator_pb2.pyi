@@ -8,9 +8,9 @@ Fields, meanings and error codes are those of Kafka's newest classic versions (J
 Heartbeat 4, LeaveGroup 5, OffsetCommit 9, OffsetFetch 9, TxnOffsetCommit 5), so that what is known of
 Kafka's groups holds here.
 
-Outcomes are data: every response carries an `error_code`. gRPC status codes speak of transport,
+Every response carries its outcome in `error_code`. gRPC status codes report failures of transport and
 authentication, malformed requests and overload only. Strings are UTF-8; where Kafka has null, a string is
-empty. Times are milliseconds. This file's fields are final: they may be joined by new ones, never renumbered.
+empty. Times are in milliseconds. The fields of this file are final: fields are added, never renumbered.
 """
 
 from collections import abc as _abc
@@ -96,8 +96,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """Kafka's error names and numbers, those that Rota answers with. New ones may be added; a reader treats an
-    unknown number as UNKNOWN_SERVER_ERROR.
+    """Kafka's error names and codes, as far as Rota uses them. Codes may be added; a client treats an unknown code
+    as UNKNOWN_SERVER_ERROR.
     """
 
 NONE: ErrorCode.ValueType  # 0
@@ -199,11 +199,11 @@ class FindCoordinatorResponse(_message.Message):
         group_id: _builtins.str
         error_code: Global___ErrorCode.ValueType
         address: _builtins.str
-        """host:port to dial; empty on error."""
+        """host:port to connect to; empty on error."""
         slot: _builtins.int
         """abs(java_string_hash(group_id)) % number of slots, as Kafka places groups."""
         slot_epoch: _builtins.int
-        """Rises with every change of the slot's owner; of two answers the one with the higher epoch is newer."""
+        """Increases with every change of the slot's owner; of two responses, the one with the higher epoch is newer."""
         def __init__(
             self,
             *,
@@ -252,21 +252,21 @@ class JoinGroupRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
-    """Empty at first; a dynamic member is then given one with MEMBER_ID_REQUIRED and joins again with it."""
+    """Empty in the first join; the response MEMBER_ID_REQUIRED assigns a dynamic member the id to rejoin with."""
     group_instance_id: _builtins.str
-    """Set for a static member: it takes its instance's place, and assignment, without a rebalance."""
+    """Set for a static member: it takes over the instance's membership and assignment without a rebalance."""
     client_id: _builtins.str
     session_timeout_ms: _builtins.int
-    """Without a heartbeat for this long the member is removed."""
+    """A member that sends no heartbeat for this long is removed."""
     rebalance_timeout_ms: _builtins.int
-    """How long a rebalance waits for this member to join again."""
+    """Time that a rebalance waits for this member to rejoin."""
     protocol_type: _builtins.str
-    """`consumer` for consumer groups; all members of a group have the same."""
+    """`consumer` for consumer groups; the same for all members of a group."""
     reason: _builtins.str
-    """Why it joins, for people and logs."""
+    """Reason of the join, for logs and descriptions."""
     @_builtins.property
     def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___Protocol]:
-        """The assignment strategies the member can follow, the preferred one first."""
+        """Assignment strategies that the member supports, in order of preference."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class Protocol(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     metadata: _builtins.bytes
-    """Opaque to the coordinator. Of type `consumer`: Kafka's subscription, version 3."""
+    """Opaque to the coordinator. For protocol type `consumer`: Kafka's subscription, version 3."""
     def __init__(
         self,
         *,
@@ -331,15 +331,15 @@ class JoinGroupResponse(_message.Message):
     """-1 on error."""
     protocol_type: _builtins.str
     protocol_name: _builtins.str
-    """The strategy that the group voted for."""
+    """The elected strategy."""
     leader: _builtins.str
-    """Member id of the leader: the one that computes the assignment."""
+    """Member id of the leader, which computes the assignment."""
     member_id: _builtins.str
     skip_assignment: _builtins.bool
     """True for a returning static leader whose group needs no new assignment."""
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]:
-        """For the leader only: everyone in the generation."""
+        """For the leader only: all members of the generation."""
 
     def __init__(
         self,
@@ -371,7 +371,7 @@ class Member(_message.Message):
     member_id: _builtins.str
     group_instance_id: _builtins.str
     metadata: _builtins.bytes
-    """The metadata of the chosen protocol."""
+    """The metadata of the elected protocol."""
     def __init__(
         self,
         *,
@@ -408,7 +408,7 @@ class SyncGroupRequest(_message.Message):
     protocol_name: _builtins.str
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Assignment]:
-        """From the leader: one for each member. A member left out gets an empty one."""
+        """Leader only: the assignment of each member. A member that is omitted gets an empty one."""
 
     def __init__(
         self,
@@ -439,7 +439,7 @@ class Assignment(_message.Message):
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     assignment: _builtins.bytes
-    """Of type `consumer`: Kafka's assignment, version 3."""
+    """For protocol type `consumer`: Kafka's assignment, version 3."""
     def __init__(
         self,
         *,
@@ -562,7 +562,7 @@ class LeavingMember(_message.Message):
     GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
-    """May be empty when group_instance_id is set: an administrator removes the instance, whoever holds it."""
+    """May be empty if group_instance_id is set: an administrator removes the instance, whatever its member id."""
     group_instance_id: _builtins.str
     reason: _builtins.str
     def __init__(
@@ -645,7 +645,7 @@ class CommitOffsetsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id: _builtins.int
-    """-1 = none: a commit from outside of the group, accepted only while it has no members."""
+    """-1 = none: a commit from outside the group, accepted only while the group has no members."""
     member_id: _builtins.str
     group_instance_id: _builtins.str
     @_builtins.property
@@ -678,7 +678,7 @@ class TopicOffsets(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.bytes
-    """The topic's 16-byte id; empty = not checked. Guards against a topic that was deleted and made again."""
+    """The topic's 16-byte id; empty = not checked. Detects a topic that was deleted and recreated."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
     def __init__(
@@ -708,7 +708,7 @@ class PartitionOffset(_message.Message):
     offset: _builtins.int
     """The next offset to read."""
     leader_epoch: _builtins.int
-    """Of the record before it; -1 = not known."""
+    """Leader epoch of the record before it; -1 = unknown."""
     metadata: _builtins.str
     """At most 4,096 UTF-16 code units."""
     def __init__(
@@ -734,7 +734,7 @@ class CommitOffsetsResponse(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     error_code: Global___ErrorCode.ValueType
-    """Of the request as a whole; the partitions then carry it too."""
+    """The error of the whole request, which is also that of every partition."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicErrors]: ...
     def __init__(
@@ -872,9 +872,9 @@ class FetchOffsetsRequest(_message.Message):
     REQUIRE_STABLE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     all: _builtins.bool
-    """Everything the group has committed; `topics` is then ignored."""
+    """Return all committed offsets of the group; `topics` is ignored."""
     require_stable: _builtins.bool
-    """Refuse, with UNSTABLE_OFFSET_COMMIT, a partition whose offset is part of an open transaction."""
+    """Return UNSTABLE_OFFSET_COMMIT for a partition with a pending offset in an open transaction."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartitions]: ...
     def __init__(
@@ -979,7 +979,7 @@ class FetchedPartition(_message.Message):
     offset: _builtins.int
     """-1 = nothing committed."""
     leader_epoch: _builtins.int
-    """-1 = not known."""
+    """-1 = unknown."""
     metadata: _builtins.str
     error_code: Global___ErrorCode.ValueType
     def __init__(
@@ -1013,7 +1013,7 @@ class SessionRequest(_message.Message):
     FIND_COORDINATOR_FIELD_NUMBER: _builtins.int
     TXN_COMMIT_OFFSETS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
-    """Chosen by the client, unique among its open requests, never 0."""
+    """Chosen by the client: unique among the open requests of the stream, never 0."""
     @_builtins.property
     def join_group(self) -> Global___JoinGroupRequest: ...
     @_builtins.property
@@ -1070,7 +1070,7 @@ class SessionResponse(_message.Message):
     FIND_COORDINATOR_FIELD_NUMBER: _builtins.int
     TXN_COMMIT_OFFSETS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
-    """The request that this answers; 0 = a notice."""
+    """The request that this response answers; 0 = a notice."""
     @_builtins.property
     def join_group(self) -> Global___JoinGroupResponse: ...
     @_builtins.property
@@ -1121,8 +1121,8 @@ Global___SessionResponse: _TypeAlias = SessionResponse  # noqa: Y015
 
 @_typing.final
 class RebalanceNotice(_message.Message):
-    """The group started to rebalance: join again now, without waiting for the next heartbeat to say so. Sent on the
-    stream on which the member last spoke.
+    """The group started a rebalance: the member rejoins now, without waiting for its next heartbeat. Sent on the
+    stream of the member's latest request.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1134,7 +1134,7 @@ class RebalanceNotice(_message.Message):
     group_id: _builtins.str
     member_id: _builtins.str
     generation_id: _builtins.int
-    """The generation that is ending."""
+    """The generation that ends."""
     reason: _builtins.str
     def __init__(
         self,
@@ -1154,7 +1154,7 @@ Global___RebalanceNotice: _TypeAlias = RebalanceNotice  # noqa: Y015
 
 @_typing.final
 class GoAway(_message.Message):
-    """A planned hand-over: this process will stop to coordinate the group, and the one at `address` goes on."""
+    """A planned handover: this process stops coordinating the group, and the one at `address` takes over."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1162,7 +1162,7 @@ class GoAway(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     address: _builtins.str
-    """Empty when it is not known yet: find the coordinator."""
+    """Empty when unknown: send FindCoordinator."""
     def __init__(
         self,
         *,
@@ -1179,14 +1179,14 @@ Global___GoAway: _TypeAlias = GoAway  # noqa: Y015
 
 @_typing.final
 class Failure(_message.Message):
-    """A frame that was refused as a gRPC call would have been; the stream lives on."""
+    """The rejection of one frame, with the status that a unary call would end with; the stream stays open."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GRPC_CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     grpc_code: _builtins.int
-    """The number of a gRPC status code."""
+    """A gRPC status code."""
     message: _builtins.str
     def __init__(
         self,

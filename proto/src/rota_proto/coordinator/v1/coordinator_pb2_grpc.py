@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CoordinatorStub:
-    """What a member says to the coordinator of its group. A group belongs to one slot, and a slot to one process
+    """Requests of members to the coordinator of their group. A group belongs to one slot, and a slot to one process
     at a time; any other process answers NOT_COORDINATOR.
     """
 
@@ -84,70 +84,70 @@ class CoordinatorStub:
 
 
 class CoordinatorServicer:
-    """What a member says to the coordinator of its group. A group belongs to one slot, and a slot to one process
+    """Requests of members to the coordinator of their group. A group belongs to one slot, and a slot to one process
     at a time; any other process answers NOT_COORDINATOR.
     """
 
     def FindCoordinator(self, request, context):
-        """Which process coordinates these groups. Any process answers.
+        """Return the processes that coordinate these groups. Any process answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def JoinGroup(self, request, context):
-        """Enter the group, or enter its next generation. Waits until the round is complete. Cancelling the call does
-        not remove the member: its timers do.
+        """Join the group or its next generation. Answered when the round is complete. Cancelling the call does not
+        remove the member; its timeouts do.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SyncGroup(self, request, context):
-        """Hand in the assignment (the leader) and receive one's own part. Waits for the leader.
+        """Submit the assignment (leader only), and receive the member's part of it. Answered once the leader has synced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Stay a member, and learn of a rebalance.
+        """Extend the session; REBALANCE_IN_PROGRESS asks the member to rejoin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LeaveGroup(self, request, context):
-        """Remove members, at once and on purpose. Losing the connection is not leaving.
+        """Remove members at once. Losing the connection is not a leave.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitOffsets(self, request, context):
-        """Store the next offsets to read. Answered once they are durable.
+        """Commit the next offsets to read. Answered once they are durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TxnCommitOffsets(self, request, context):
-        """Store offsets as part of the producer's open transaction: they count when it commits.
+        """Add offsets to the producer's open transaction; they are committed with the transaction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchOffsets(self, request, context):
-        """Read committed offsets.
+        """Return committed offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Session(self, request_iterator, context):
-        """All of the above on one stream, for any number of members and groups, with notices pushed in return.
-        Losing the stream is not leaving; a member resumes on a new one with the same member id.
+        """All of the above on one stream, for any number of members and groups; the coordinator also pushes notices.
+        Losing the stream is not a leave; a member resumes on a new stream with the same member id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,7 +210,7 @@ def add_CoordinatorServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Coordinator:
-    """What a member says to the coordinator of its group. A group belongs to one slot, and a slot to one process
+    """Requests of members to the coordinator of their group. A group belongs to one slot, and a slot to one process
     at a time; any other process answers NOT_COORDINATOR.
     """
 

@@ -8,9 +8,9 @@ Fields, meanings and error codes are those of Kafka's newest classic versions (J
 Heartbeat 4, LeaveGroup 5, OffsetCommit 9, OffsetFetch 9, TxnOffsetCommit 5), so that what is known of
 Kafka's groups holds here.
 
-Outcomes are data: every response carries an `error_code`. gRPC status codes speak of transport,
+Every response carries its outcome in `error_code`. gRPC status codes report failures of transport and
 authentication, malformed requests and overload only. Strings are UTF-8; where Kafka has null, a string is
-empty. Times are milliseconds. This file's fields are final: they may be joined by new ones, never renumbered.
+empty. Times are in milliseconds. The fields of this file are final: fields are added, never renumbered.
 """
 
 from collections import abc as _abc
@@ -37,7 +37,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CoordinatorStub:
-    """What a member says to the coordinator of its group. A group belongs to one slot, and a slot to one process
+    """Requests of members to the coordinator of their group. A group belongs to one slot, and a slot to one process
     at a time; any other process answers NOT_COORDINATOR.
     """
 
@@ -46,60 +46,60 @@ class CoordinatorStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CoordinatorAsyncStub: ...
     FindCoordinator: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FindCoordinatorRequest, _coordinator_pb2.FindCoordinatorResponse]
-    """Which process coordinates these groups. Any process answers."""
+    """Return the processes that coordinate these groups. Any process answers."""
     JoinGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.JoinGroupRequest, _coordinator_pb2.JoinGroupResponse]
-    """Enter the group, or enter its next generation. Waits until the round is complete. Cancelling the call does
-    not remove the member: its timers do.
+    """Join the group or its next generation. Answered when the round is complete. Cancelling the call does not
+    remove the member; its timeouts do.
     """
     SyncGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SyncGroupRequest, _coordinator_pb2.SyncGroupResponse]
-    """Hand in the assignment (the leader) and receive one's own part. Waits for the leader."""
+    """Submit the assignment (leader only), and receive the member's part of it. Answered once the leader has synced."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatResponse]
-    """Stay a member, and learn of a rebalance."""
+    """Extend the session; REBALANCE_IN_PROGRESS asks the member to rejoin."""
     LeaveGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveGroupRequest, _coordinator_pb2.LeaveGroupResponse]
-    """Remove members, at once and on purpose. Losing the connection is not leaving."""
+    """Remove members at once. Losing the connection is not a leave."""
     CommitOffsets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CommitOffsetsRequest, _coordinator_pb2.CommitOffsetsResponse]
-    """Store the next offsets to read. Answered once they are durable."""
+    """Commit the next offsets to read. Answered once they are durable."""
     TxnCommitOffsets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TxnCommitOffsetsRequest, _coordinator_pb2.TxnCommitOffsetsResponse]
-    """Store offsets as part of the producer's open transaction: they count when it commits."""
+    """Add offsets to the producer's open transaction; they are committed with the transaction."""
     FetchOffsets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FetchOffsetsRequest, _coordinator_pb2.FetchOffsetsResponse]
-    """Read committed offsets."""
+    """Return committed offsets."""
     Session: _grpc.StreamStreamMultiCallable[_coordinator_pb2.SessionRequest, _coordinator_pb2.SessionResponse]
-    """All of the above on one stream, for any number of members and groups, with notices pushed in return.
-    Losing the stream is not leaving; a member resumes on a new one with the same member id.
+    """All of the above on one stream, for any number of members and groups; the coordinator also pushes notices.
+    Losing the stream is not a leave; a member resumes on a new stream with the same member id.
     """
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
-    """What a member says to the coordinator of its group. A group belongs to one slot, and a slot to one process
+    """Requests of members to the coordinator of their group. A group belongs to one slot, and a slot to one process
     at a time; any other process answers NOT_COORDINATOR.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     FindCoordinator: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FindCoordinatorRequest, _coordinator_pb2.FindCoordinatorResponse]  # type: ignore[assignment]
-    """Which process coordinates these groups. Any process answers."""
+    """Return the processes that coordinate these groups. Any process answers."""
     JoinGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.JoinGroupRequest, _coordinator_pb2.JoinGroupResponse]  # type: ignore[assignment]
-    """Enter the group, or enter its next generation. Waits until the round is complete. Cancelling the call does
-    not remove the member: its timers do.
+    """Join the group or its next generation. Answered when the round is complete. Cancelling the call does not
+    remove the member; its timeouts do.
     """
     SyncGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SyncGroupRequest, _coordinator_pb2.SyncGroupResponse]  # type: ignore[assignment]
-    """Hand in the assignment (the leader) and receive one's own part. Waits for the leader."""
+    """Submit the assignment (leader only), and receive the member's part of it. Answered once the leader has synced."""
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.HeartbeatRequest, _coordinator_pb2.HeartbeatResponse]  # type: ignore[assignment]
-    """Stay a member, and learn of a rebalance."""
+    """Extend the session; REBALANCE_IN_PROGRESS asks the member to rejoin."""
     LeaveGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveGroupRequest, _coordinator_pb2.LeaveGroupResponse]  # type: ignore[assignment]
-    """Remove members, at once and on purpose. Losing the connection is not leaving."""
+    """Remove members at once. Losing the connection is not a leave."""
     CommitOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CommitOffsetsRequest, _coordinator_pb2.CommitOffsetsResponse]  # type: ignore[assignment]
-    """Store the next offsets to read. Answered once they are durable."""
+    """Commit the next offsets to read. Answered once they are durable."""
     TxnCommitOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.TxnCommitOffsetsRequest, _coordinator_pb2.TxnCommitOffsetsResponse]  # type: ignore[assignment]
-    """Store offsets as part of the producer's open transaction: they count when it commits."""
+    """Add offsets to the producer's open transaction; they are committed with the transaction."""
     FetchOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FetchOffsetsRequest, _coordinator_pb2.FetchOffsetsResponse]  # type: ignore[assignment]
-    """Read committed offsets."""
+    """Return committed offsets."""
     Session: _aio.StreamStreamMultiCallable[_coordinator_pb2.SessionRequest, _coordinator_pb2.SessionResponse]  # type: ignore[assignment]
-    """All of the above on one stream, for any number of members and groups, with notices pushed in return.
-    Losing the stream is not leaving; a member resumes on a new one with the same member id.
+    """All of the above on one stream, for any number of members and groups; the coordinator also pushes notices.
+    Losing the stream is not a leave; a member resumes on a new stream with the same member id.
     """
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
-    """What a member says to the coordinator of its group. A group belongs to one slot, and a slot to one process
+    """Requests of members to the coordinator of their group. A group belongs to one slot, and a slot to one process
     at a time; any other process answers NOT_COORDINATOR.
     """
 
@@ -109,7 +109,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.FindCoordinatorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.FindCoordinatorResponse, _abc.Awaitable[_coordinator_pb2.FindCoordinatorResponse]]:
-        """Which process coordinates these groups. Any process answers."""
+        """Return the processes that coordinate these groups. Any process answers."""
 
     @_abc_1.abstractmethod
     def JoinGroup(
@@ -117,8 +117,8 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.JoinGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.JoinGroupResponse, _abc.Awaitable[_coordinator_pb2.JoinGroupResponse]]:
-        """Enter the group, or enter its next generation. Waits until the round is complete. Cancelling the call does
-        not remove the member: its timers do.
+        """Join the group or its next generation. Answered when the round is complete. Cancelling the call does not
+        remove the member; its timeouts do.
         """
 
     @_abc_1.abstractmethod
@@ -127,7 +127,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.SyncGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.SyncGroupResponse, _abc.Awaitable[_coordinator_pb2.SyncGroupResponse]]:
-        """Hand in the assignment (the leader) and receive one's own part. Waits for the leader."""
+        """Submit the assignment (leader only), and receive the member's part of it. Answered once the leader has synced."""
 
     @_abc_1.abstractmethod
     def Heartbeat(
@@ -135,7 +135,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.HeartbeatResponse, _abc.Awaitable[_coordinator_pb2.HeartbeatResponse]]:
-        """Stay a member, and learn of a rebalance."""
+        """Extend the session; REBALANCE_IN_PROGRESS asks the member to rejoin."""
 
     @_abc_1.abstractmethod
     def LeaveGroup(
@@ -143,7 +143,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.LeaveGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.LeaveGroupResponse, _abc.Awaitable[_coordinator_pb2.LeaveGroupResponse]]:
-        """Remove members, at once and on purpose. Losing the connection is not leaving."""
+        """Remove members at once. Losing the connection is not a leave."""
 
     @_abc_1.abstractmethod
     def CommitOffsets(
@@ -151,7 +151,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.CommitOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.CommitOffsetsResponse, _abc.Awaitable[_coordinator_pb2.CommitOffsetsResponse]]:
-        """Store the next offsets to read. Answered once they are durable."""
+        """Commit the next offsets to read. Answered once they are durable."""
 
     @_abc_1.abstractmethod
     def TxnCommitOffsets(
@@ -159,7 +159,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.TxnCommitOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.TxnCommitOffsetsResponse, _abc.Awaitable[_coordinator_pb2.TxnCommitOffsetsResponse]]:
-        """Store offsets as part of the producer's open transaction: they count when it commits."""
+        """Add offsets to the producer's open transaction; they are committed with the transaction."""
 
     @_abc_1.abstractmethod
     def FetchOffsets(
@@ -167,7 +167,7 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.FetchOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.FetchOffsetsResponse, _abc.Awaitable[_coordinator_pb2.FetchOffsetsResponse]]:
-        """Read committed offsets."""
+        """Return committed offsets."""
 
     @_abc_1.abstractmethod
     def Session(
@@ -175,8 +175,8 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_coordinator_pb2.SessionRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.SessionResponse], _abc.AsyncIterator[_coordinator_pb2.SessionResponse]]:
-        """All of the above on one stream, for any number of members and groups, with notices pushed in return.
-        Losing the stream is not leaving; a member resumes on a new one with the same member id.
+        """All of the above on one stream, for any number of members and groups; the coordinator also pushes notices.
+        Losing the stream is not a leave; a member resumes on a new stream with the same member id.
         """
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -45,8 +45,8 @@ class FleetServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Connect(self, request_iterator, context):
-        """Reports out, orders in; an order is answered in a later report, by its id.
-        The names say who speaks; a request and a response these are not.
+        """The sidecar sends reports and receives orders; a later report answers an order by its id.
+        The messages are named by their sender, because they are not requests and responses.
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """

@@ -3,8 +3,8 @@
 isort:skip_file
 The embedded topic log: topics, records, producers and transactions on one machine.
 
-Records travel in batches. The server checks that a batch can be read, and from then on uses what stands in the
-batch's own fields. Error codes are Kafka's. Fields are added, never renumbered.
+Records are sent in batches. The server validates a batch once, and then uses only the fields of the batch, not its
+payload. Error codes are Kafka's. Fields are added, never renumbered.
 """
 
 from collections import abc as _abc
@@ -33,7 +33,7 @@ class _AcksEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Acks.ValueType],
     ACKS_ALL: _Acks.ValueType  # 0
     """Written and flushed: survives a crash of the process and of the machine. The default."""
     ACKS_NONE: _Acks.ValueType  # 1
-    """Not waited for."""
+    """Answered without waiting for the write."""
     ACKS_WRITTEN: _Acks.ValueType  # 2
     """Written: survives a crash of the process."""
 
@@ -42,7 +42,7 @@ class Acks(_Acks, metaclass=_AcksEnumTypeWrapper): ...
 ACKS_ALL: Acks.ValueType  # 0
 """Written and flushed: survives a crash of the process and of the machine. The default."""
 ACKS_NONE: Acks.ValueType  # 1
-"""Not waited for."""
+"""Answered without waiting for the write."""
 ACKS_WRITTEN: Acks.ValueType  # 2
 """Written: survives a crash of the process."""
 Global___Acks: _TypeAlias = Acks  # noqa: Y015
@@ -64,8 +64,8 @@ Global___IsolationLevel: _TypeAlias = IsolationLevel  # noqa: Y015
 
 @_typing.final
 class RecordBatch(_message.Message):
-    """Consecutive records of one partition. A record has key, value, headers and timestamp; how `payload` lays
-    them out is decided by `codec`: 0 = columns, see rota_proto.log.columns.
+    """Consecutive records of one partition. A record has key, value, headers and timestamp; `codec` is the encoding
+    of `payload`: 0 = columns, see rota_proto.log.columns.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -82,7 +82,7 @@ class RecordBatch(_message.Message):
     CONTROL_FIELD_NUMBER: _builtins.int
     MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     base_offset: _builtins.int
-    """Given by the log; ignored in a Produce."""
+    """Assigned by the log; ignored in a Produce."""
     base_timestamp_ms: _builtins.int
     count: _builtins.int
     """Number of records."""
@@ -94,7 +94,7 @@ class RecordBatch(_message.Message):
     base_sequence: _builtins.int
     transactional: _builtins.bool
     control: _builtins.bool
-    """A marker of the log itself (a transaction's end), never shown to applications."""
+    """A transaction marker, written by the log only; never delivered to applications."""
     max_timestamp_ms: _builtins.int
     def __init__(
         self,
@@ -134,7 +134,7 @@ class CreateTopicsRequest(_message.Message):
         name: _builtins.str
         partitions: _builtins.int
         retention_ms: _builtins.int
-        """-1 = for ever, 0 = the server's default."""
+        """-1 = unlimited, 0 = the server's default."""
         retention_bytes: _builtins.int
         """Per partition; -1 = unlimited, 0 = the server's default."""
         def __init__(
@@ -199,7 +199,7 @@ class TopicResult(_message.Message):
     topic_id: _builtins.bytes
     error_code: _coordinator_pb2.ErrorCode.ValueType
     error_message: _builtins.str
-    """What is wrong and what to do, where the code alone does not say it."""
+    """Problem and remedy, where the error code does not suffice; else empty."""
     def __init__(
         self,
         *,
@@ -342,7 +342,7 @@ class CreatePartitionsRequest(_message.Message):
         PARTITIONS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         partitions: _builtins.int
-        """The new number, all in all."""
+        """The new total number of partitions."""
         def __init__(
             self,
             *,
@@ -428,7 +428,7 @@ class ProduceRequest(_message.Message):
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     acks: Global___Acks.ValueType
     transactional_id: _builtins.str
-    """Empty outside of a transaction."""
+    """Empty outside a transaction."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.Partition]: ...
     def __init__(
@@ -465,11 +465,11 @@ class ProduceResponse(_message.Message):
         index: _builtins.int
         error_code: _coordinator_pb2.ErrorCode.ValueType
         base_offset: _builtins.int
-        """Of the first record; -1 on error. A batch that was there already has the offset that it got then."""
+        """Offset of the first record; -1 on error. For a duplicate batch, the offset of its first append."""
         log_append_time_ms: _builtins.int
         log_start_offset: _builtins.int
         error_message: _builtins.str
-        """One sentence where the error's name does not say enough; else empty."""
+        """Details where the error code does not suffice; else empty."""
         def __init__(
             self,
             *,
@@ -588,14 +588,14 @@ class FetchResponse(_message.Message):
         log_start_offset: _builtins.int
         high_watermark: _builtins.int
         last_stable_offset: _builtins.int
-        """No record at or after it belongs to a decided transaction yet."""
+        """All records before it are committed, aborted, or not transactional."""
         next_offset: _builtins.int
-        """Where to read on: behind the last batch, and behind what was left out after it."""
+        """The next offset to fetch: after the last batch and after the batches that were left out."""
         topic_id: _builtins.bytes
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordBatch]:
-            """Read committed: without those of aborted transactions. Markers never come.
-            With CORRUPT_MESSAGE: the batch that is not what was written, as it lies in the file, or none.
+            """With read committed, without the batches of aborted transactions. Markers are never returned.
+            With CORRUPT_MESSAGE: the damaged batch as stored, or none.
             """
 
         def __init__(
@@ -647,8 +647,8 @@ class ListOffsetsRequest(_message.Message):
         topic: _builtins.str
         index: _builtins.int
         timestamp_ms: _builtins.int
-        """As in Kafka: -1 = the end (read committed: the last stable offset), -2 = the start, else the first record at or
-        after that time.
+        """As in Kafka: -1 = log end (read committed: last stable offset), -2 = log start, else the first record with this
+        timestamp or a later one.
         """
         def __init__(
             self,
@@ -699,7 +699,7 @@ class ListOffsetsResponse(_message.Message):
         index: _builtins.int
         error_code: _coordinator_pb2.ErrorCode.ValueType
         offset: _builtins.int
-        """-1 = no record that late."""
+        """-1 = no such record."""
         timestamp_ms: _builtins.int
         def __init__(
             self,
@@ -739,9 +739,9 @@ class InitProducerRequest(_message.Message):
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
-    """Empty for a producer that is idempotent but has no transactions."""
+    """Empty for an idempotent producer without transactions."""
     transaction_timeout_ms: _builtins.int
-    """An open transaction of a silent producer is aborted after this long."""
+    """A transaction that is open for this long is aborted."""
     def __init__(
         self,
         *,
@@ -783,7 +783,7 @@ Global___InitProducerResponse: _TypeAlias = InitProducerResponse  # noqa: Y015
 
 @_typing.final
 class AddOffsetsToTransactionRequest(_message.Message):
-    """Makes a group's offsets part of the open transaction; TxnCommitOffsets then brings them."""
+    """Adds a group to the open transaction; TxnCommitOffsets then adds its offsets."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -799,7 +799,7 @@ class AddOffsetsToTransactionRequest(_message.Message):
     producer_epoch: _builtins.int
     group_id: _builtins.str
     generation_id: _builtins.int
-    """The member's own: the end of the transaction checks them again."""
+    """Generation and ids of the member; checked again at the end of the transaction."""
     member_id: _builtins.str
     group_instance_id: _builtins.str
     def __init__(
@@ -879,10 +879,10 @@ class EndTransactionResponse(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     error_code: _coordinator_pb2.ErrorCode.ValueType
-    """Of a commit also the group's own: when the member was replaced since, the transaction is aborted."""
+    """For a commit, also an error of a group: if the member was replaced since, the transaction is aborted."""
     producer_id: _builtins.int
-    """What the producer goes on with: every transaction has an epoch of its own, so that a late word about one never
-    ends the next. Sequences begin anew with it.
+    """Id and epoch for the producer's next transaction. Every transaction has its own epoch, so that a delayed request
+    of one never ends the next. Sequence numbers restart at 0 with it.
     """
     producer_epoch: _builtins.int
     def __init__(
@@ -914,7 +914,7 @@ class DeleteRecordsRequest(_message.Message):
         topic: _builtins.str
         index: _builtins.int
         before_offset: _builtins.int
-        """The new start; -1 = the high watermark."""
+        """The new log start offset; -1 = the high watermark."""
         def __init__(
             self,
             *,

@@ -113,42 +113,42 @@ class LogServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreatePartitions(self, request, context):
-        """Give topics more partitions; there is no way back to fewer.
+        """Add partitions to topics; the number of partitions never decreases.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Produce(self, request, context):
-        """Append batches. All batches of one request are written together, or none that is not refused by itself.
+        """Append batches. The batches of a request that are not rejected are written in one transaction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """Read batches from offsets on; waits, woken by an append, until there is enough or time is up.
+        """Return batches from the given offsets; waits for appends until `min_bytes` or `max_wait_ms` is reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOffsets(self, request, context):
-        """The offset of a point in time, of the start or of the end.
+        """Return the offset of a timestamp, of the log start or of the log end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InitProducer(self, request, context):
-        """A producer id and epoch; for a transactional id this fences its earlier holder.
+        """Return a producer id and epoch; for a transactional id, the previous producer is fenced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddOffsetsToTransaction(self, request, context):
-        """Make a group's offsets part of the producer's open transaction.
+        """Add a group to the producer's open transaction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,7 +161,7 @@ class LogServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRecords(self, request, context):
-        """Drop what lies before an offset.
+        """Delete the records before an offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

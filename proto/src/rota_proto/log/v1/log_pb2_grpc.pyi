@@ -3,8 +3,8 @@
 isort:skip_file
 The embedded topic log: topics, records, producers and transactions on one machine.
 
-Records travel in batches. The server checks that a batch can be read, and from then on uses what stands in the
-batch's own fields. Error codes are Kafka's. Fields are added, never renumbered.
+Records are sent in batches. The server validates a batch once, and then uses only the fields of the batch, not its
+payload. Error codes are Kafka's. Fields are added, never renumbered.
 """
 
 from collections import abc as _abc
@@ -39,20 +39,20 @@ class LogStub:
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_log_pb2.DeleteTopicsRequest, _log_pb2.DeleteTopicsResponse]
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_log_pb2.DescribeTopicsRequest, _log_pb2.DescribeTopicsResponse]
     CreatePartitions: _grpc.UnaryUnaryMultiCallable[_log_pb2.CreatePartitionsRequest, _log_pb2.CreatePartitionsResponse]
-    """Give topics more partitions; there is no way back to fewer."""
+    """Add partitions to topics; the number of partitions never decreases."""
     Produce: _grpc.UnaryUnaryMultiCallable[_log_pb2.ProduceRequest, _log_pb2.ProduceResponse]
-    """Append batches. All batches of one request are written together, or none that is not refused by itself."""
+    """Append batches. The batches of a request that are not rejected are written in one transaction."""
     Fetch: _grpc.UnaryUnaryMultiCallable[_log_pb2.FetchRequest, _log_pb2.FetchResponse]
-    """Read batches from offsets on; waits, woken by an append, until there is enough or time is up."""
+    """Return batches from the given offsets; waits for appends until `min_bytes` or `max_wait_ms` is reached."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_log_pb2.ListOffsetsRequest, _log_pb2.ListOffsetsResponse]
-    """The offset of a point in time, of the start or of the end."""
+    """Return the offset of a timestamp, of the log start or of the log end."""
     InitProducer: _grpc.UnaryUnaryMultiCallable[_log_pb2.InitProducerRequest, _log_pb2.InitProducerResponse]
-    """A producer id and epoch; for a transactional id this fences its earlier holder."""
+    """Return a producer id and epoch; for a transactional id, the previous producer is fenced."""
     AddOffsetsToTransaction: _grpc.UnaryUnaryMultiCallable[_log_pb2.AddOffsetsToTransactionRequest, _log_pb2.AddOffsetsToTransactionResponse]
-    """Make a group's offsets part of the producer's open transaction."""
+    """Add a group to the producer's open transaction."""
     EndTransaction: _grpc.UnaryUnaryMultiCallable[_log_pb2.EndTransactionRequest, _log_pb2.EndTransactionResponse]
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_log_pb2.DeleteRecordsRequest, _log_pb2.DeleteRecordsResponse]
-    """Drop what lies before an offset."""
+    """Delete the records before an offset."""
 
 @_typing.type_check_only
 class LogAsyncStub(LogStub):
@@ -61,20 +61,20 @@ class LogAsyncStub(LogStub):
     DeleteTopics: _aio.UnaryUnaryMultiCallable[_log_pb2.DeleteTopicsRequest, _log_pb2.DeleteTopicsResponse]  # type: ignore[assignment]
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_log_pb2.DescribeTopicsRequest, _log_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
     CreatePartitions: _aio.UnaryUnaryMultiCallable[_log_pb2.CreatePartitionsRequest, _log_pb2.CreatePartitionsResponse]  # type: ignore[assignment]
-    """Give topics more partitions; there is no way back to fewer."""
+    """Add partitions to topics; the number of partitions never decreases."""
     Produce: _aio.UnaryUnaryMultiCallable[_log_pb2.ProduceRequest, _log_pb2.ProduceResponse]  # type: ignore[assignment]
-    """Append batches. All batches of one request are written together, or none that is not refused by itself."""
+    """Append batches. The batches of a request that are not rejected are written in one transaction."""
     Fetch: _aio.UnaryUnaryMultiCallable[_log_pb2.FetchRequest, _log_pb2.FetchResponse]  # type: ignore[assignment]
-    """Read batches from offsets on; waits, woken by an append, until there is enough or time is up."""
+    """Return batches from the given offsets; waits for appends until `min_bytes` or `max_wait_ms` is reached."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_log_pb2.ListOffsetsRequest, _log_pb2.ListOffsetsResponse]  # type: ignore[assignment]
-    """The offset of a point in time, of the start or of the end."""
+    """Return the offset of a timestamp, of the log start or of the log end."""
     InitProducer: _aio.UnaryUnaryMultiCallable[_log_pb2.InitProducerRequest, _log_pb2.InitProducerResponse]  # type: ignore[assignment]
-    """A producer id and epoch; for a transactional id this fences its earlier holder."""
+    """Return a producer id and epoch; for a transactional id, the previous producer is fenced."""
     AddOffsetsToTransaction: _aio.UnaryUnaryMultiCallable[_log_pb2.AddOffsetsToTransactionRequest, _log_pb2.AddOffsetsToTransactionResponse]  # type: ignore[assignment]
-    """Make a group's offsets part of the producer's open transaction."""
+    """Add a group to the producer's open transaction."""
     EndTransaction: _aio.UnaryUnaryMultiCallable[_log_pb2.EndTransactionRequest, _log_pb2.EndTransactionResponse]  # type: ignore[assignment]
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_log_pb2.DeleteRecordsRequest, _log_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
-    """Drop what lies before an offset."""
+    """Delete the records before an offset."""
 
 class LogServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -104,7 +104,7 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.CreatePartitionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.CreatePartitionsResponse, _abc.Awaitable[_log_pb2.CreatePartitionsResponse]]:
-        """Give topics more partitions; there is no way back to fewer."""
+        """Add partitions to topics; the number of partitions never decreases."""
 
     @_abc_1.abstractmethod
     def Produce(
@@ -112,7 +112,7 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.ProduceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.ProduceResponse, _abc.Awaitable[_log_pb2.ProduceResponse]]:
-        """Append batches. All batches of one request are written together, or none that is not refused by itself."""
+        """Append batches. The batches of a request that are not rejected are written in one transaction."""
 
     @_abc_1.abstractmethod
     def Fetch(
@@ -120,7 +120,7 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.FetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.FetchResponse, _abc.Awaitable[_log_pb2.FetchResponse]]:
-        """Read batches from offsets on; waits, woken by an append, until there is enough or time is up."""
+        """Return batches from the given offsets; waits for appends until `min_bytes` or `max_wait_ms` is reached."""
 
     @_abc_1.abstractmethod
     def ListOffsets(
@@ -128,7 +128,7 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.ListOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.ListOffsetsResponse, _abc.Awaitable[_log_pb2.ListOffsetsResponse]]:
-        """The offset of a point in time, of the start or of the end."""
+        """Return the offset of a timestamp, of the log start or of the log end."""
 
     @_abc_1.abstractmethod
     def InitProducer(
@@ -136,7 +136,7 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.InitProducerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.InitProducerResponse, _abc.Awaitable[_log_pb2.InitProducerResponse]]:
-        """A producer id and epoch; for a transactional id this fences its earlier holder."""
+        """Return a producer id and epoch; for a transactional id, the previous producer is fenced."""
 
     @_abc_1.abstractmethod
     def AddOffsetsToTransaction(
@@ -144,7 +144,7 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.AddOffsetsToTransactionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.AddOffsetsToTransactionResponse, _abc.Awaitable[_log_pb2.AddOffsetsToTransactionResponse]]:
-        """Make a group's offsets part of the producer's open transaction."""
+        """Add a group to the producer's open transaction."""
 
     @_abc_1.abstractmethod
     def EndTransaction(
@@ -159,6 +159,6 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.DeleteRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.DeleteRecordsResponse, _abc.Awaitable[_log_pb2.DeleteRecordsResponse]]:
-        """Drop what lies before an offset."""
+        """Delete the records before an offset."""
 
 def add_LogServicer_to_server(servicer: LogServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -120,15 +120,15 @@ class ConsumerServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Attach(self, request_iterator, context):
-        """Rebalance events to the application, its acknowledgements back. The application is attached as long as
-        this stream is open.
+        """The sidecar sends rebalance events, and the application acknowledges them. The application is attached while this
+        stream is open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Deliver(self, request_iterator, context):
-        """Records to the application as far as it gave credit, its verdicts back, in any order.
+        """The sidecar sends records within the application's credit; the application sends verdicts, in any order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -141,7 +141,7 @@ class ConsumerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Assign(self, request, context):
-        """Read these partitions outside of any group assignment.
+        """Consume these partitions without a group assignment.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

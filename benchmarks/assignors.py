@@ -1,11 +1,11 @@
 """
 Measure the time in which a leader computes a plan, from subscriptions to assignments, decoded and as bytes.
 
-The claim: a leader in Python decides in no more time than Kafka's Java client, and in tens of milliseconds where nothing
-changes. The goal is 50 ms for a million partitions of two thousand members at rest. `core` is from subscriptions that
-were read to a plan, whose lists are not opened yet; `opened` the same to finished lists of all members; `wire` from the
-bytes of all members to the bytes of all assignments. Beside `opened` and `wire` stand Kafka's Java classes, in the same
-run on the same groups, warm. Beside `core` stand figures that were published for the same shapes, from another run.
+The claim: a leader in Python takes no more time than Kafka's Java client, and tens of milliseconds if nothing changes.
+The goal is 50 ms for a million partitions of two thousand members at rest. `core` measures from decoded subscriptions
+to a plan without member lists; `opened` to the lists of all members; `wire` from encoded subscriptions to encoded
+assignments. `opened` and `wire` are compared with Kafka's Java classes, warm, in the same run on the same groups;
+`core` is compared with figures that were published for the same shapes.
 """
 
 import gc
@@ -27,13 +27,13 @@ from rota_sidecar.core.consumer_protocol.shared_layouts import SharedLayouts
 from rota_sidecar.core.consumer_protocol.wire import TopicHeaders
 
 REPEATS = 5
-# On the wire Java takes seconds where members have something: one warm run then.
+# With owned partitions, Java takes seconds from bytes to bytes: one warm run is enough.
 JAVA_RUNS, JAVA_SLOW_RUNS = 5, 1
 HEAP = "6g"
 GENERATION = 3
 STEADY_GOAL_MS = page.at_most(50)
 JAVA_GOAL = page.at_most(1)
-# Kafka's sticky classes take minutes for others.
+# Kafka's sticky classes take minutes for other shapes.
 BESIDE_JAVA = (UNIFORM, RACKED)
 WITHOUT_MEMORY: Mapping[str, tuple[Assignor, Mapping[Shape, str]]] = {
     "range": (
@@ -52,9 +52,9 @@ Blobs = Mapping[str, bytes]
 
 def median_ms(work: Callable[[], object]) -> float:
     """
-    Of a few runs, with nothing left over from the one before.
 
-    It is the time that this process had a core: a plan waits for nothing, and whatever else the machine does is not in it.
+    Return the median CPU time of a few runs, in ms; each run starts after a garbage collection.
+    CPU time excludes the load of other processes, and a plan never waits.
     """
     times = []
     for _ in range(REPEATS):
@@ -90,20 +90,20 @@ def read(strategy: str, said: Blobs) -> dict[str, Subscriber]:
 
 
 def wire(assignor: Assignor, said: Blobs, topics: Mapping[str, Topic]) -> Sequence[bytes]:
-    """The whole way of a leader."""
+    """Run all work of a leader, from encoded subscriptions to encoded assignments."""
     plan = assignor.assign(Group(read(assignor.name, said), topics))
     heads = TopicHeaders()
     return [encode_assignment(Assignment(lists), heads) for lists in plan.values()]
 
 
 def opened(assignor: Assignor, group: Group) -> Sequence[Mapping[str, Sequence[int]]]:
-    """Finished lists of all members, as Java's assignors give them."""
+    """Compute the finished lists of all members, the result of Java's assignors."""
     return [dict(lists.items()) for lists in assignor.assign(group).values()]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One group: what it is called, what its members say, and what others published."""
+    """One measured group: its name, its encoded subscriptions and the published figures."""
 
     what: str
     assignor: Assignor
@@ -113,7 +113,7 @@ class Measured:
     goal: page.Goal | None = None
 
     def lines(self, java: JavaAssignors | None) -> Sequence[page.Line]:
-        """`core`, `opened` and `wire`; beside Java if it is given."""
+        """Return the lines of `core`, `opened` and `wire`, compared with Java if given."""
         name, group = self.assignor.name, Group(read(self.assignor.name, self.said), self.topics)
         core = median_ms(lambda: self.assignor.assign(group))
         lists = median_ms(lambda: opened(self.assignor, group))
@@ -151,7 +151,7 @@ def steps(assignor: Assignor, shape: Shape, topics: Mapping[str, Topic]) -> Mapp
 
 
 def measured(shapes: Callable[[Shape], Shape]) -> Iterator[tuple[Measured, bool]]:
-    """All groups, each with whether Java is to plan it too."""
+    """Yield all groups, each with True if Java is measured on it too."""
     for shape in SHAPES:
         assignor, topics, smaller = CooperativeSticky(), shapes(shape).all_topics(), shapes(shape)
         for step, said in steps(assignor, smaller, topics).items():
@@ -167,7 +167,7 @@ def measured(shapes: Callable[[Shape], Shape]) -> Iterator[tuple[Measured, bool]
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     explanation = (
         f"a leader's work, CPU time; medians of {REPEATS}; cooperative-sticky where no other strategy is named; beside finished "
         "lists and bytes Kafka's Java classes in the same run (the time of all threads of a warm JVM); beside plans "

@@ -1,9 +1,9 @@
 """
-Commits per second and how long one takes, each of ten partitions and flushed to the disk, beside a Kafka broker.
 
-The claim: group commit makes durable commits fast. Every member has one commit open, and sends the next one as soon
-as it is answered. Kafka answers when all copies have the commit, of which there is one here, and does not flush; so
-the second table line says what flushing costs on this disk.
+Measure rate and latency of commits of ten partitions each, flushed to disk, beside a Kafka broker.
+The claim: group commit makes durable commits fast. Every member has one commit in flight, and sends the next one as
+soon as it is answered. Kafka answers once all replicas have the commit, here a single one, and does not flush; so
+another line has the cost of a flush on this disk.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.support.workdir import workdir
 
 SIZE = Size(groups=8, members=12, lanes=24, partitions_each=10)
 SECONDS = 2.0
-# Long enough for the members of a group to be in one round.
+# Long enough for all members of a group to join one round.
 INITIAL_DELAY_MS = 1_000
 FLUSHES = 200
 RATE_GOAL = page.at_least(5_000)
@@ -45,7 +45,7 @@ class Round(NamedTuple):
 
 @lru_cache
 def look_at_frame(data: bytes) -> None:
-    """Rota's answer; a member's answers are all alike, and looked at once."""
+    """Validate a response of Rota; equal responses of a member are decoded once."""
     reply = pb.SessionResponse.FromString(data).commit_offsets
     errors = {partition.error_code for topic in reply.topics for partition in topic.partitions}
     if errors != {pb.NONE}:
@@ -53,7 +53,7 @@ def look_at_frame(data: bytes) -> None:
 
 
 def look_at_answer(data: bytes) -> None:
-    """Kafka's answer."""
+    """Validate a response of Kafka."""
     for error in wire.commit_errors(data):
         check(error, "a commit")
 
@@ -65,7 +65,7 @@ async def one_round(lanes: Sequence[Lane], look: Callable[[bytes], None]) -> Rou
 
 
 async def in_turn(coordinator: Server, broker: Server) -> Rounds[tuple[Round, Round]]:
-    """Rota, Kafka, Rota, Kafka."""
+    """Measure Rota and Kafka alternately."""
     own_team, other_team = await asyncio.gather(
         teams.on_rota(coordinator.address, SIZE), teams.on_kafka(broker.address, SIZE)
     )
@@ -80,12 +80,12 @@ async def in_turn(coordinator: Server, broker: Server) -> Rounds[tuple[Round, Ro
 
 
 def rota_request(seat: Seat) -> dict[str, Message]:
-    """A member's commit."""
+    """Return a member's commit request to Rota."""
     return {"commit_offsets": rota.commit_request(seat.group, seat.joined, seat.partitions)}
 
 
 def kafka_request(seat: Seat) -> bytes:
-    """The same at a broker."""
+    """Return a member's commit request to Kafka."""
     return wire.commit_request(seat.group, seat.joined, seat.partitions)
 
 
@@ -103,7 +103,7 @@ def flush_ms() -> float:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     result = page.Page(
         "commits",
         f"{SIZE.partitions_each} partitions each, {SIZE.groups * SIZE.members} open at a time on {SIZE.lanes} streams; "

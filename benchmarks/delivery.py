@@ -1,10 +1,10 @@
 """
-Records through the sidecar to a Python application, beside the same application with confluent-kafka's consumer.
 
-The claim: what the sidecar takes over costs little. A million records of 100 bytes are read in batches, on both
-engines; then a thousand a second come, and how old each is when the application has it is compared: once as a producer
-sends them that says nothing about it (batches of 5 ms), and once each alone, which is the dearest that there is, also for
-the broker. Beside it stands a tuned confluent-kafka consumer on the same broker, which commits by itself too.
+Measure delivery of records through the sidecar to a Python application, beside the same application on confluent-kafka.
+The claim: the sidecar adds little cost. A million records of 100 bytes are read in batches, on both backends; then a
+thousand records per second arrive, and their ages on delivery are compared: once sent with a producer's default
+batching (5 ms), and once each in its own batch, the most expensive case, also for the broker. The comparison is a tuned
+confluent-kafka consumer on the same broker with automatic commits.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ ROUNDS = 3
 MANY = 5_000
 PACE = 1_000
 PACED = 5_000
-# The first commit of a group makes the broker think for a while.
+# Records of the warm-up, because the first commit of a group is slow on the broker.
 WARM_UP = 4_000
 STAMP = struct.Struct("<d")
 RATE_GOAL = page.at_least(200_000)
 ADDED_GOAL = page.at_most(1)
 CPU_GOAL = page.at_most(0.25)
 MEMORY_GOAL = page.at_most(64)
-# Work of 0 to 5 ms for each record, those of a key one after the other, in one partition.
+# Records with 0 to 5 ms of work each, in one partition, processed in order per key.
 WORKED = 10_000
 KEYS = 1_000
 WORK_S = 0.005
@@ -64,7 +64,7 @@ class Sending(NamedTuple):
 
     what: str
     settings: dict[str, str | int | float | bool]
-    # One partition after the other; else where the producer's batch is.
+    # True: round-robin over the partitions; False: the producer's default partitioner.
     in_turn: bool
 
 
@@ -80,12 +80,12 @@ class Paced(NamedTuple):
     mebibytes: float = 0
 
     def within_ms(self, percent: int) -> float:
-        """So many of a hundred are no older."""
+        """Return the age in ms that this percentage of the records does not exceed."""
         return statistics.quantiles(self.ages_ms, n=100)[percent - 1]
 
 
 class Usage(NamedTuple):
-    """Of a process, so far."""
+    """CPU time and memory of a process so far."""
 
     seconds: float
     mebibytes: float
@@ -110,7 +110,7 @@ def sidecar(address: str, group: str, *flags: str) -> Iterator[Deliverer]:
 
 
 def fill(address: str) -> None:
-    """Put all records there."""
+    """Send all records to the server at this address."""
     value = b"v" * SIZE
     with rota.Producer(
         address, acks=1, enable_idempotence=False, batch_size=1 << 18, linger_ms=5
@@ -121,7 +121,7 @@ def fill(address: str) -> None:
 
 
 def read_all(address: str, group: str) -> float:
-    """Records a second through a sidecar, from the first one on."""
+    """Return the records per second through a sidecar, from the first record on."""
     with (
         sidecar(address, group) as beside,
         rota.Consumer(sidecar=beside.address, max_poll_records=MANY) as consumer,
@@ -139,7 +139,7 @@ def read_all(address: str, group: str) -> float:
 
 
 def read_all_by_itself(address: str, group: str) -> float:
-    """The same with confluent-kafka."""
+    """Return the records per second with confluent-kafka, from the first record on."""
     consumer = KafkaConsumer({"bootstrap.servers": address, "group.id": group, **TUNED})
     consumer.subscribe([TOPIC])
     found, size = 0, 0
@@ -157,7 +157,7 @@ def read_all_by_itself(address: str, group: str) -> float:
 
 
 def send_paced(address: str, how: Sending) -> None:
-    """A thousand a second, each with the time when it was sent."""
+    """Send a thousand records per second, each with its send time as value."""
     producer = KafkaProducer({"bootstrap.servers": address, "acks": 1, **how.settings})
     began = time.perf_counter()
     for number in range(PACED + WARM_UP):
@@ -170,7 +170,7 @@ def send_paced(address: str, how: Sending) -> None:
 
 def ages(poll: Callable[[], Iterable[bytes | None]], address: str, how: Sending) -> list[float]:
     """Return the ages of records on arrival in milliseconds, without those of the warm-up."""
-    # Not a thread of this process: an application does not wait for whoever sends.
+    # A separate process, so that the sender does not slow the application down.
     sender = multiprocessing.get_context("spawn").Process(target=send_paced, args=(address, how))
     sender.start()
     found: list[float] = []
@@ -183,7 +183,7 @@ def ages(poll: Callable[[], Iterable[bytes | None]], address: str, how: Sending)
 
 
 def paced(address: str, how: Sending, linger_ms: int) -> Paced:
-    """Through a sidecar."""
+    """Measure paced delivery through a sidecar."""
     with (
         sidecar(address, "paced", f"--linger-ms={linger_ms}") as beside,
         rota.Consumer(sidecar=beside.address) as consumer,
@@ -202,12 +202,12 @@ def paced(address: str, how: Sending, linger_ms: int) -> Paced:
 
 
 def at_once(address: str, how: Sending) -> Paced:
-    """No record waits for others in the sidecar."""
+    """Measure paced delivery without lingering in the sidecar."""
     return paced(address, how, 0)
 
 
 def together(address: str, how: Sending) -> Paced:
-    """Records wait for others there."""
+    """Measure paced delivery with lingering in the sidecar, which batches records."""
     return paced(address, how, LINGER_MS)
 
 
@@ -232,7 +232,7 @@ def work_by_key(address: str) -> float:
 
 
 def paced_by_itself(address: str, how: Sending) -> Paced:
-    """With confluent-kafka."""
+    """Measure paced delivery with confluent-kafka."""
     consumer = KafkaConsumer({"bootstrap.servers": address, "group.id": "paced", **TUNED})
     consumer.subscribe([TOPIC])
     while not consumer.assignment():
@@ -243,18 +243,18 @@ def paced_by_itself(address: str, how: Sending) -> Paced:
 
 
 def on_new_broker(measure: Callable[[str, Sending], Paced], how: Sending) -> Paced:
-    """Nothing is there that was sent earlier."""
+    """Measure on a new broker without earlier records."""
     with servers.kafka(0, partitions=PARTITIONS) as broker:
         return measure(broker.address, how)
 
 
 def pairs_of(how: Sending) -> list[tuple[Paced, Paced]]:
-    """Through a sidecar, and without."""
+    """Measure pairs with and without a sidecar."""
     return [(on_new_broker(at_once, how), on_new_broker(paced_by_itself, how)) for _ in range(ROUNDS)]
 
 
 def on_new_server(measure: Callable[[str], float]) -> float:
-    """With one partition, and work in it for all keys."""
+    """Measure on a new Rota server with one partition that has records of all keys."""
     with servers.rota(partitions=1) as server:
         address = f"rota://{server.address}"
         with rota.Producer(address) as producer:
@@ -265,7 +265,7 @@ def on_new_server(measure: Callable[[str], float]) -> float:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     load = f"{RECORDS:,} records of {SIZE} bytes, {PARTITIONS} partitions; medians of {ROUNDS} rounds"
     result = page.Page("delivery", load)
     with servers.rota(partitions=PARTITIONS) as server:
@@ -289,7 +289,7 @@ def main() -> None:
 
 
 def rates(on_rota: list[float], pairs: list[tuple[float, float]]) -> list[page.Line]:
-    """Records a second."""
+    """Return the lines of records per second."""
     rota_s, ours = statistics.median(on_rota), statistics.median(ours for ours, _ in pairs)
     theirs = statistics.median(theirs for _, theirs in pairs)
     return [
@@ -327,7 +327,7 @@ def costs(how: str, found: list[Paced], *, lingers: bool = False) -> list[page.L
     cores = statistics.median(one.cores for one in found)
     memory = statistics.median(one.mebibytes for one in found)
     late = statistics.median(one.within_ms(90) for one in found)
-    # Where records wait for others the time that they wait is what the processor's is paid with.
+    # Lingering trades latency for CPU time, so only then the CPU goal applies.
     cheap = page.judged(CPU_GOAL, cores) if lingers else ""
     return [
         page.Line(
@@ -338,7 +338,7 @@ def costs(how: str, found: list[Paced], *, lingers: bool = False) -> list[page.L
 
 
 def worked(took_s: list[float]) -> page.Line:
-    """Handlers of many keys."""
+    """Return the line of handlers that process many keys."""
     median_s = statistics.median(took_s)
     load = f"{WORKED:,} records of 0 to {WORK_S * 1000:.0f} ms work, {KEYS:,} keys, one partition"
     return page.Line(load, f"{median_s:.2f} s", goal=page.judged(KEYED_GOAL, median_s))

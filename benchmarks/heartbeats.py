@@ -1,9 +1,9 @@
 """
-Heartbeats per second on Session streams, beside a server that only echoes, and beside a Kafka broker.
 
-The claim: a coordinator in Python costs little beside what gRPC itself costs there. Every member has one heartbeat
-open, and sends the next one as soon as it is answered. Rota and the echo run in turn. Kafka gets the same load,
-pipelined; it stands here for orientation.
+Measure heartbeats per second on Session streams, beside an echo server and a Kafka broker.
+The claim: a coordinator in Python adds little to the cost of gRPC in Python. Every member has one heartbeat in flight,
+and sends the next one as soon as it is answered. Rota and the echo server alternate. Kafka receives the same load,
+pipelined, for orientation only.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 SIZE = Size(groups=10, members=10, lanes=25, partitions_each=1)
 SECONDS = 2.0
-# Long enough for the members of a group to be in one round.
+# Long enough for all members of a group to join one round.
 INITIAL_DELAY_MS = 1_000
 GOAL = page.at_least(0.6)
 
@@ -34,7 +34,7 @@ class Round(NamedTuple):
 
 
 def look_at_frame(data: bytes) -> None:
-    """Rota's and the echo's answer."""
+    """Validate a response of Rota or of the echo server."""
     frame = pb.SessionResponse.FromString(data)
     if frame.WhichOneof("response") != "heartbeat":
         raise RuntimeError(f"instead of a heartbeat's answer came {frame}")
@@ -42,7 +42,7 @@ def look_at_frame(data: bytes) -> None:
 
 
 def look_at_answer(data: bytes) -> None:
-    """Kafka's answer."""
+    """Validate a response of Kafka."""
     check(wire.Reader(data).number(">h"), "a heartbeat")
 
 
@@ -60,7 +60,7 @@ async def on_streams(server: Server, team: list[Seat]) -> Round:
 
 
 async def in_turn(coordinator: Server, empty: Server) -> Rounds[tuple[Round, Round]]:
-    """Rota, the echo, Rota, the echo."""
+    """Measure Rota and the echo server alternately."""
     team = await teams.on_rota(coordinator.address, SIZE)
 
     async def both() -> tuple[Round, Round]:
@@ -70,7 +70,7 @@ async def in_turn(coordinator: Server, empty: Server) -> Rounds[tuple[Round, Rou
 
 
 async def on_wires(server: Server) -> float:
-    """The rate of a broker."""
+    """Return the heartbeats per second of a Kafka broker."""
     team = await teams.on_kafka(server.address, SIZE)
     async with teams.wires(
         server.address, SIZE, team, lambda seat: wire.heartbeat_request(seat.group, seat.joined)
@@ -83,7 +83,7 @@ async def on_wires(server: Server) -> float:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     result = page.Page(
         "heartbeats",
         f"{SIZE.groups} groups of {SIZE.members} members on {SIZE.lanes} streams; medians of {COUNTED} rounds",

@@ -1,11 +1,11 @@
 """
 Measure the time until all members of a group are stable again, beside a Kafka broker.
 
-The claim: a notice that is pushed comes before a heartbeat that asks. Members behave as clients do: they heartbeat
-every three seconds, and join again as soon as they know that they must. Both coordinators are set up with their
-defaults, but for the initial delay, which lets the members of a first group be in one round: it begins
-anew once, because another member joins in it. Rota also keeps a round of a group that has members open for a quarter of a
-second, so that many who join are one generation; that is in what it takes for all to join again.
+The claim: a pushed notice reaches members before the next heartbeat would. Members behave like clients: they send a
+heartbeat every three seconds, and rejoin as soon as they learn of a rebalance. Both coordinators use their defaults
+except for the initial delay, which lets all members of a new group join one round; it restarts once, because another
+member joins during it. Rota keeps a round of a group with members open for 250 ms, so that many joins become one
+generation; the times to rejoin include that.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ NEWCOMERS = 5
 CROWD = 500
 ROUNDS = 5
 NEW_GROUPS = 3
-# How many members share a stream of Rota's.
+# Members per stream of Rota.
 SHARED = 4
 INITIAL_DELAY_MS = 3_000
 STABLE_S = 60
@@ -33,10 +33,10 @@ CROWD_GOAL = page.at_most(3)
 
 
 class Engine(Protocol):
-    """One of the two coordinators."""
+    """One of the two coordinators under test."""
 
     def voices(self, group: str, count: int) -> AbstractAsyncContextManager[Sequence[Voice]]:
-        """So many members to be, connected."""
+        """Connect clients for this many members."""
         ...
 
 
@@ -77,7 +77,7 @@ class Times(NamedTuple):
 
 
 async def newcomers(engine: Engine) -> list[float]:
-    """A group of many is stable; one more joins, and another one, and so on."""
+    """Return the times until a stable group is stable again after each of several joins."""
     times = []
     async with engine.voices("newcomers", STABLE + NEWCOMERS) as voices:
         crew = Crew()
@@ -94,7 +94,7 @@ async def newcomers(engine: Engine) -> list[float]:
 
 
 async def together(crew: Crew, voices: Sequence[Voice]) -> float:
-    """Many join a new group at once; what that takes beyond the delay."""
+    """Return the time in which many members join a new group at once, beyond the initial delay."""
     started = time.perf_counter()
     crew.send(voices)
     await crew.all_stable(STABLE_S)
@@ -102,7 +102,7 @@ async def together(crew: Crew, voices: Sequence[Voice]) -> float:
 
 
 async def crowd(engine: Engine) -> tuple[list[float], list[float]]:
-    """Many join new groups at once; then all of the last one join again at once, and again."""
+    """Return the times of many members that join new groups at once, and that rejoin the last group at once."""
     firsts, times = [], []
     for number in range(NEW_GROUPS):
         async with engine.voices(f"crowd-{number}", CROWD) as voices:
@@ -119,12 +119,12 @@ async def crowd(engine: Engine) -> tuple[list[float], list[float]]:
 
 
 async def measure(engine: Engine) -> Times:
-    """All of it, on one coordinator."""
+    """Run all measurements on one coordinator."""
     return Times(await newcomers(engine), *await crowd(engine))
 
 
 def line(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.Goal | None) -> page.Line:
-    """The medians beside each other."""
+    """Return the line of the medians of both coordinators."""
     mine, other = statistics.median(ours), statistics.median(theirs)
     ratio = mine / other
     judged = "" if goal is None else page.judged(goal, ratio)
@@ -132,7 +132,7 @@ def line(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.G
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     result = page.Page("joining", f"clients that heartbeat every 3 s; medians of {ROUNDS}")
     with ExitStack() as stack:
         coordinator = stack.enter_context(servers.rota())

@@ -1,9 +1,9 @@
 """
 Measure the restart of a coordinator with a long log, beside a Kafka broker.
 
-The claim: a million commits of a thousand groups are loaded within seconds. Rota reads a log that was written through
-its store, Kafka one that it was sent as commits. Both are stopped in good order before. An empty coordinator is
-started too, because what it takes for that is not loading.
+The claim: a million commits of a thousand groups are loaded within seconds. Rota's log is written through its store,
+Kafka's by commit requests, and both servers are shut down cleanly before. The start of an empty coordinator is measured
+too, because it is not part of loading.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ CONNECTIONS = 20
 POLL_S = 0.02
 SERVES_S = 120
 GOAL = page.at_most(5)
-# Of a consumer that is in no group: no generation, no member.
+# Identity of a commit from outside a group: no generation and no member id.
 NOBODY = Joined(pb.NONE, -1, "", "", ())
 
 
 class Start(NamedTuple):
-    """From the start of a process until it serves."""
+    """Durations from the start of a process until it serves, in seconds."""
 
     seconds: float
     processor_s: float
 
 
 def start_rota(coordinator: Coordinator) -> Start:
-    """Start a coordinator and stop it."""
+    """Start a coordinator, measure until it serves, and stop it."""
     began = time.perf_counter()
     coordinator.start()
     start = Start(time.perf_counter() - began, processor_s(coordinator.pid))
@@ -49,7 +49,7 @@ def start_rota(coordinator: Coordinator) -> Start:
 
 
 async def fill(address: str) -> None:
-    """Send a broker as many commits as are in Rota's log."""
+    """Send a broker as many commits as Rota's log contains."""
     wires = [await wire.Wire.open(address) for _ in range(CONNECTIONS)]
     await serves(wires[0])
     await asyncio.gather(
@@ -60,7 +60,7 @@ async def fill(address: str) -> None:
 
 
 async def commit(connection: wire.Wire, group_ids: list[str]) -> None:
-    """All waves of some groups: a wave at once, for answers come in the order of requests."""
+    """Send all commits of some groups in pipelined waves; responses arrive in the order of requests."""
     requests = [wire.commit_request(group_id, NOBODY, range(large_log.PARTITIONS)) for group_id in group_ids]
     for _ in range(large_log.WAVES):
         for answer in await asyncio.gather(*(connection.ask(request) for request in requests)):
@@ -69,7 +69,7 @@ async def commit(connection: wire.Wire, group_ids: list[str]) -> None:
 
 
 async def serves(connection: wire.Wire) -> None:
-    """Return when a broker coordinates every group."""
+    """Wait until a broker coordinates every group."""
     async with asyncio.timeout(SERVES_S):
         for group_id in large_log.group_ids():
             await connection.ask(wire.find_request(group_id))
@@ -78,14 +78,14 @@ async def serves(connection: wire.Wire) -> None:
 
 
 async def all_served(address: str) -> None:
-    """The same, on a new connection."""
+    """Wait on a new connection until a broker coordinates every group."""
     connection = await wire.Wire.open(address)
     await serves(connection)
     connection.close()
 
 
 def start_kafka(cluster: Kafka) -> float:
-    """From the start of the process until it coordinates all groups, in seconds."""
+    """Start a broker, and return the seconds until it coordinates all groups."""
     broker = cluster.broker(1)
     broker.stop()
     started = time.perf_counter()
@@ -95,16 +95,16 @@ def start_kafka(cluster: Kafka) -> float:
 
 
 def round_of_rota(template: Path) -> tuple[Start, Start]:
-    """A start on the long log, and one on an empty file. A log is compacted when it is read: so on a copy."""
+    """Measure a start on a copy of the long log, because loading compacts a log, and one on an empty file."""
     with workdir("full") as full, workdir("empty") as empty:
         shutil.copy(template, full / "coordinator.db")
         other = Coordinator(empty, ())
-        start_rota(other)  # makes its file
+        start_rota(other)  # creates its file
         return start_rota(Coordinator(full, ())), start_rota(other)
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     result = page.Page(
         "loading", f"{large_log.COMMITS:,} commits of {large_log.GROUPS:,} groups; medians of {ROUNDS}"
     )

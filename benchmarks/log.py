@@ -1,14 +1,14 @@
 """
-Records through the SDK and the embedded log, beside confluent-kafka and a Kafka broker.
+Measure sending and fetching records with the SDK and the embedded log, beside confluent-kafka and a Kafka broker.
 
-The claim: for one machine nothing is lost by leaving Kafka out. A million records of 100 bytes are sent one by one and
-fetched, each in a process of its own beside its server; then single records go from a sender to a reader who waits.
-Both acknowledge when the record is safe from a crash of the process (`acks=1`): flushing is measured apart, because a
-Kafka broker does not flush.
+The claim: on one machine, the embedded log is as fast as Kafka. A million records of 100 bytes are sent one by one and
+fetched, by a client process beside each server; then single records go from a producer to a waiting consumer. Both
+servers acknowledge once the record survives a crash of the process (`acks=1`); flushing is measured separately,
+because a Kafka broker does not flush.
 
-What it costs to check each batch before it is appended is timed in the server, and its processor time is shown beside the
-same less that: two runs beside each other differ by more. A column of equal lengths costs nothing to check, so it is measured
-with records of different lengths too.
+The cost of validating each batch is timed within the server, whose CPU time is shown with and without it, because two
+separate runs differ by more. Columns of equal lengths cost nothing to validate, so records of different lengths are
+measured too.
 """
 
 import os
@@ -37,7 +37,7 @@ SINGLES = 500
 WARM_UP = 50
 WITHIN_S = 60
 UNEVEN = [b"v" * (50 + number % 101) for number in range(MANY)]
-# The system counts processor time in hundredths of a second.
+# Repetitions, because the system counts CPU time in hundredths of a second.
 CHECK_TIMES = 2
 CHECK_GOAL = page.at_most(1.03)
 PRODUCE_GOAL = page.at_least(1)
@@ -48,21 +48,21 @@ LATENCY_PRODUCER = {"linger.ms": 0, "acks": 1}
 
 
 class Latency(NamedTuple):
-    """From send to receipt."""
+    """Latency from send to receipt."""
 
     p50_ms: float
     p99_ms: float
 
 
 def per_second(act: Callable[[], None]) -> float:
-    """Records per second of something that is done to all of them."""
+    """Return the records per second of a call that handles all records."""
     began = time.perf_counter()
     act()
     return RECORDS / (time.perf_counter() - began)
 
 
 def rota_send(address: str, acks: rota.producer.options.Acks) -> None:
-    """One by one."""
+    """Send all records one by one."""
     with rota.Producer(address, acks=acks, enable_idempotence=False) as producer:
         send = producer.send
         for _ in range(RECORDS):
@@ -71,7 +71,7 @@ def rota_send(address: str, acks: rota.producer.options.Acks) -> None:
 
 
 def rota_send_many(address: str, values: Sequence[bytes] = (VALUE,) * MANY) -> None:
-    """Five thousand at a time."""
+    """Send all records in calls of 5,000."""
     with rota.Producer(address, acks=1, enable_idempotence=False) as producer:
         for _ in range(RECORDS // MANY):
             producer.send_many(TOPIC, values)
@@ -79,7 +79,7 @@ def rota_send_many(address: str, values: Sequence[bytes] = (VALUE,) * MANY) -> N
 
 
 def kafka_send(address: str) -> None:
-    """One by one."""
+    """Send all records one by one."""
     producer = KafkaProducer({"bootstrap.servers": address, **KAFKA_PRODUCER})
     produce, poll = producer.produce, producer.poll
     for number in range(RECORDS):
@@ -90,7 +90,7 @@ def kafka_send(address: str) -> None:
 
 
 def rota_fetch(address: str) -> None:
-    """All values from the start."""
+    """Fetch all values from the log start."""
     found, offset, size = 0, 0, 0
     with LogReader(address) as reader:
         while found < RECORDS:
@@ -116,7 +116,7 @@ def kafka_fetch(address: str) -> None:
 
 
 def rota_latency(address: str) -> Latency:
-    """Single records to a reader who waits."""
+    """Measure single records to a waiting consumer."""
     with rota.Producer(address, acks=1, linger_ms=0) as producer, LogReader(address) as reader:
         offset = producer.send(TOPIC, VALUE).result(WITHIN_S).offset + 1
 
@@ -172,7 +172,7 @@ def resident_mb(pid: int) -> int:
 
 
 def rate(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.Goal | None) -> page.Line:
-    """Rates beside each other; each round measured both."""
+    """Return the line of two rates that were measured in the same rounds."""
     ratio = page.median_ratio(zip(ours, theirs, strict=True))
     judged = "" if goal is None else page.judged(goal, ratio)
     mine, other = statistics.median(ours), statistics.median(theirs)
@@ -180,19 +180,19 @@ def rate(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.G
 
 
 class Round(NamedTuple):
-    """Results of one engine in one round."""
+    """Results of one server in one round."""
 
     sent: float
     fetched: float
     latency: Latency
     memory_mb: int
-    # Of Rota only.
+    # Rota only.
     sent_many: float = 0
     sent_flushed: float = 0
 
 
 def of_rota() -> Round:
-    """A round on a server of its own: its log begins empty."""
+    """Run a round on a new Rota server with an empty log."""
     with servers.rota(partitions=1) as server:
         address = f"rota://{server.address}"
         sent = per_second(lambda: rota_send(address, 1))
@@ -208,7 +208,7 @@ def of_rota() -> Round:
 
 
 def cost_of_check(values: Sequence[bytes]) -> tuple[float, float]:
-    """The server's processor time to append all records, in seconds: with the check of each batch, and less that."""
+    """Return the server's CPU time for appending all records, in seconds: with validation, and without it."""
     with workdir("check") as folder:
         file = folder / "spent"
         os.environ[timed_check.FILE] = str(file)
@@ -230,7 +230,7 @@ def checked(what: str, values: Sequence[bytes]) -> page.Line:
 
 
 def of_kafka() -> Round:
-    """The same on a broker."""
+    """Run a round on a Kafka broker."""
     with servers.kafka(0, partitions=1) as broker:
         sent = per_second(lambda: kafka_send(broker.address))
         fetched = per_second(lambda: kafka_fetch(broker.address))
@@ -238,7 +238,7 @@ def of_kafka() -> Round:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     load = f"{RECORDS:,} records of {len(VALUE)} bytes, one partition; medians of {ROUNDS} rounds"
     result = page.Page("log", load)
     rounds = [(of_rota(), of_kafka()) for _ in range(ROUNDS)]
@@ -260,7 +260,7 @@ def main() -> None:
 
 
 def times(what: str, which: int, mine: Sequence[Round], other: Sequence[Round]) -> page.Line:
-    """Latencies beside each other."""
+    """Return the line of two latencies that were measured in the same rounds."""
     ours, theirs = (statistics.median(each.latency[which] for each in side) for side in (mine, other))
     return page.Line(what, f"{ours:.2f} ms", f"Kafka {theirs:.2f} ms", ours / theirs)
 

@@ -1,9 +1,8 @@
 """
 Measure a sidecar: the time from the start of its process to its partitions, and its memory when idle.
 
-The claim: a pod waits for its member no longer than a second and a half, and gives it no more than 64 MiB. Each engine
-has no initial delay. Beside it stands a consumer process of confluent-kafka, in a group of its own on the same broker,
-which is measured in turn with it.
+The claim: a member has its partitions within 1.5 s and uses at most 64 MiB. No coordinator has an initial delay. The
+comparison is a consumer process of confluent-kafka in a separate group on the same broker, measured alternately.
 """
 
 import statistics
@@ -37,11 +36,11 @@ while True:
 
 
 class Cost(NamedTuple):
-    """One process."""
+    """Start-up time and memory of one process."""
 
     seconds: float
     mebibytes: float
-    # Of the seconds, those until it has loaded all that it needs, and begins.
+    # The part of the seconds until all modules are loaded.
     loading_s: float = 0
 
 
@@ -53,7 +52,7 @@ def memory(pid: int) -> float:
 
 
 def sidecar(folder: Path, servers: str, name: str) -> Cost:
-    """Start one, wait for its partitions, leave it alone for a while, and end it."""
+    """Measure a sidecar process: start it, wait for its partitions, let it idle, and stop it."""
     member = Sidecar(folder, servers, name, [f"--topics={TOPIC}"], name=name)
     started = time.monotonic()
     member.start("--session-timeout-ms=45000", "--heartbeat-interval-ms=3000", "--topics-refresh-ms=30000")
@@ -67,7 +66,7 @@ def sidecar(folder: Path, servers: str, name: str) -> Cost:
 
 
 def consumer(folder: Path, bootstrap: str, name: str) -> Cost:
-    """Measure a consumer process; in a group of its own, because it does not leave the group."""
+    """Measure a consumer process, in a separate group because it does not leave the group."""
     log = folder / f"{name}.log"
     started = time.monotonic()
     process = Process.start(name, [sys.executable, "-c", CONSUMER, bootstrap, name, TOPIC], log=log)
@@ -79,12 +78,12 @@ def consumer(folder: Path, bootstrap: str, name: str) -> Cost:
 
 
 def measured(one: Callable[[str], Cost], other: Callable[[str], Cost]) -> list[tuple[Cost, Cost]]:
-    """Both in turn; the first round fills the caches."""
+    """Measure both alternately; the first round only fills the caches."""
     return [(one(f"ours-{number}"), other(f"theirs-{number}")) for number in range(ROUNDS + 1)][1:]
 
 
 def lines(engine: str, pairs: list[tuple[Cost, Cost]]) -> list[page.Line]:
-    """The medians beside each other."""
+    """Return the lines of the medians of both."""
     seconds, theirs_s = (statistics.median(pair[side].seconds for pair in pairs) for side in (0, 1))
     mebibytes, theirs_mb = (statistics.median(pair[side].mebibytes for pair in pairs) for side in (0, 1))
     loading_s = statistics.median(ours.loading_s for ours, _ in pairs)
@@ -108,7 +107,7 @@ def lines(engine: str, pairs: list[tuple[Cost, Cost]]) -> list[page.Line]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     result = page.Page("sidecar", f"one member, {PARTITIONS} partitions; medians of {ROUNDS}")
     with (
         workdir("sidecar-benchmark") as folder,

@@ -1,8 +1,8 @@
 """
 Measure start-up time and memory of the processes of Rota, beside a bare interpreter.
 
-The claim: a sidecar imports only what it needs. Each command runs in turn with the bare interpreter, so that
-a busy machine slows both; the table gives medians, and the median of the ratios pair by pair.
+The claim: a sidecar imports only what it needs. Each command alternates with the bare interpreter, so that a busy
+machine slows both; the table has medians, and the median of the ratios of each pair.
 """
 
 import os
@@ -27,14 +27,14 @@ COMMANDS = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One run of a process, as the kernel accounts for it."""
+    """Time and memory of one run, from the kernel's accounting."""
 
     seconds: float
     mebibytes: float
 
 
 def run(arguments: tuple[str, ...]) -> Cost:
-    """Run an interpreter once."""
+    """Run an interpreter once and return its cost."""
     started = time.perf_counter()
     child = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
@@ -46,7 +46,7 @@ def run(arguments: tuple[str, ...]) -> Cost:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     print(f"{'start-up of':<28}{'ms':>8}{'MiB':>8}{'× bare':>9}   (medians of {ROUNDS})")
     for name, arguments in COMMANDS.items():
         run(arguments)  # fills the caches

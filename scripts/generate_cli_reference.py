@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reference/cli.md from the commands themselves; `--check` only compares. A test calls it as well."""
+"""Write the tables of docs/reference/cli.md from the commands; `--check` only compares. A test calls it as well."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
 
 
 def written(text: str) -> str:
-    """The document, with its generated parts as they should be."""
+    """Return the document with its generated parts up to date."""
     for name, lines in (("commands", commands()), ("servers", servers()), ("exit codes", exit_codes())):
         begin, end = BEGIN.format(name), END.format(name)
         before, _, rest = text.partition(begin)
@@ -35,7 +35,7 @@ def exit_codes() -> Iterator[str]:
 
 
 def servers() -> Iterator[str]:
-    """The flags that all commands have which speak to a server."""
+    """Yield the table of flags of all commands that connect to a server."""
     yield "| flag | variable | default | |"
     yield "|---|---|---|---|"
     for flag in every()["topics list"].params:
@@ -44,7 +44,7 @@ def servers() -> Iterator[str]:
 
 
 def commands() -> Iterator[str]:
-    """Each command with its own flags."""
+    """Yield each command with a table of its flags."""
     for name, command in every().items():
         arguments = " ".join(each.metavar for each in command.params if each.param_type_name == "argument")
         yield f"### `rota {f'{name} {arguments}'.strip()}`"
@@ -65,7 +65,7 @@ def commands() -> Iterator[str]:
 
 
 def every() -> dict[str, Any]:
-    """The commands by their words. What typer builds them from has no public types."""
+    """Return the commands by name. The types behind typer's commands are not public."""
     root: Any = typer.main.get_command(program)
     found = {}
     for name, command in sorted(root.commands.items()):
@@ -78,14 +78,14 @@ def every() -> dict[str, Any]:
 
 
 def spelt(flag: Any) -> str:  # noqa: ANN401  see above
-    """As one types it."""
+    """Return the flag as typed on the command line."""
     return ", ".join(
         f"`{each}`" for each in (*sorted(flag.opts, key=len, reverse=True), *flag.secondary_opts)
     )
 
 
 def default_of(flag: Any) -> str:  # noqa: ANN401  see above
-    """Nothing for what is off, and for what is not given."""
+    """Return the default of a flag; empty for flags that are off or unset."""
     if isinstance(flag.show_default, str):
         return flag.show_default
     if flag.default in (None, "", False) or flag.default == []:
@@ -94,7 +94,7 @@ def default_of(flag: Any) -> str:  # noqa: ANN401  see above
 
 
 def main() -> None:
-    """Write, or compare."""
+    """Write the file, or compare it with --check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     there = FILE.read_text()

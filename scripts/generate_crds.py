@@ -66,21 +66,21 @@ Schema = dict[str, Any]
 
 
 class Plain(yaml.SafeDumper):
-    """Says everything where it stands: an anchor helps no reader."""
+    """YAML without anchors and aliases."""
 
     @override
     def ignore_aliases(self, data: object) -> bool:
-        """Always."""
+        """Return True for all data."""
         return True
 
 
 def resource() -> str:
-    """The CRD."""
+    """Return the CRD as YAML."""
     return HEAD + yaml.dump(crd.definition(), Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
 
 
 def page() -> str:
-    """The page."""
+    """Return the reference page of the fields."""
     spec = crd.schema_of(ConsumerGroupSpec)
     rows = [
         f"| `{dotted(path)}` | {default_of(given)} | {values_of(leaf)} | {leaf.get('description', '')} "
@@ -107,7 +107,7 @@ def conditions_page() -> str:
 
 
 def effects() -> Iterator[str]:
-    """A line for each field with a test of what it does."""
+    """Yield a line for each field that has a test of its effect."""
     for field, columns in yaml.safe_load(EFFECTS.read_text()).items():
         laptop, cluster = (link_of(columns.get(backend, "")) for backend in ("laptop", "cluster"))
         yield f"| `{field}` | {laptop} | {cluster} |"
@@ -131,12 +131,12 @@ def leaves(schema: Schema, path: FieldPath, given: Any) -> Iterator[tuple[FieldP
 
 
 def default_of(given: object) -> str:
-    """As it would be written."""
+    """Return a default value in the notation of the reference page."""
     return "" if given is None or given in ("", [], {}) else f"`{yaml_of(given)}`"
 
 
 def yaml_of(value: object) -> str:
-    """On one line."""
+    """Return a value as YAML on one line."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
     return text.removesuffix("...").strip()
 
@@ -157,7 +157,7 @@ def values_of(leaf: Schema) -> str:
 
 
 def support_of(path: FieldPath, backend: Backend) -> str:
-    """Return what a backend makes of a field."""
+    """Return the support of a field by a backend."""
     if any(path[: len(each)] == tuple(each) for each in UNSUPPORTED_FIELDS[backend]):
         return "not yet"
     if backend is Backend.LOCAL and any(path[: len(each)] == tuple(each) for each in IGNORED_FIELDS):
@@ -175,7 +175,7 @@ def wrong_in(schema: Schema, path: FieldPath) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Write, or compare."""
+    """Write the files, or compare them with --check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     check = parser.parse_args().check

@@ -31,7 +31,7 @@ def written() -> str:
 
 
 def kinds() -> Iterator[type[errors.RotaError]]:
-    """All public error classes, in the order of the file."""
+    """Yield all public error classes, in the order of the file."""
     for kind in vars(errors).values():
         if inspect.isclass(kind) and issubclass(kind, errors.RotaError) and not kind.__name__.startswith("_"):
             yield kind
@@ -47,7 +47,7 @@ def rows(found: Sequence[type[errors.RotaError]]) -> str:
 
 
 def text_of(kind: type[errors.RotaError]) -> str:
-    """The class's own message, else its docstring."""
+    """Return the message of the class, else its docstring."""
     return kind.message if "message" in vars(kind) else " ".join((kind.__doc__ or "").split())
 
 

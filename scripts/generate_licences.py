@@ -33,7 +33,7 @@ ALLOWED = frozenset(
         *("LGPL-3.0-only", "MPL-2.0"),
     }
 )
-# What older metadata says, as SPDX.
+# Licence names in older metadata -> SPDX expressions.
 SPDX = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
@@ -45,7 +45,7 @@ SPDX = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-# Dependencies whose metadata does not decide it, and where it is written instead.
+# Licences of dependencies whose metadata is ambiguous, with their sources.
 STATED = {
     "apsw": "Zlib",  # "any-OSI" in the metadata: any licence that the OSI approves
     "py4j": "BSD-3-Clause",  # its LICENSE.txt has three clauses
@@ -61,7 +61,7 @@ class Refused(Exception):
 
 
 def expression(found: PackageMetadata) -> str:
-    """The licence in the metadata of a distribution, as an SPDX expression; empty if it is unknown or not accepted."""
+    """Return the licence of a distribution's metadata as SPDX expression; empty if it is unknown or not accepted."""
     licences = found.get_all("License-Expression") or [
         *(found.get_all("License") or []),
         *(
@@ -97,7 +97,7 @@ def licence_of(name: str) -> str:
 
 
 def rows(pins: Iterable[Pin]) -> Iterator[str]:
-    """Lines of the table."""
+    """Yield the lines of the table."""
     for pin in pins:
         parts = ", ".join(each for each in pin.sets if each not in GROUPS)
         tools = ", ".join(each for each in pin.sets if each in GROUPS)
@@ -105,12 +105,12 @@ def rows(pins: Iterable[Pin]) -> Iterator[str]:
 
 
 def written() -> str:
-    """The page."""
+    """Return the page."""
     return HEAD + "".join(rows(read(CONSTRAINTS.read_text())))
 
 
 def main() -> int:
-    """Write the page, or compare."""
+    """Write the page, or compare it with --check."""
     parser = argparse.ArgumentParser(
         prog="generate_licences", description="Write docs/reference/licences.md."
     )

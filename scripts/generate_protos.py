@@ -1,5 +1,5 @@
 """
-Generates rota_proto from the .proto files, or checks that what is committed is what would be generated.
+Generate rota_proto from the .proto files, or check that the committed files are up to date.
 
 Run by `make proto` and, with --check, by `make check`. The sources import each other as `rota/…`, which is
 what buf and other languages expect. In Python that name is the SDK's, so the files are compiled from a copy
@@ -19,7 +19,7 @@ PATTERNS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
 def generate(into: Path) -> dict[Path, bytes]:
-    """The generated files by their path below `rota_proto`; `into` is an empty folder to work in."""
+    """Return the generated files by their path below `rota_proto`; `into` is an empty working folder."""
     staged, output = into / "staged", into / "output"
     output.mkdir(parents=True)
     sources = sorted((PROTO / "rota").rglob("*.proto"))
@@ -31,7 +31,7 @@ def generate(into: Path) -> dict[Path, bytes]:
         names.append(str(copy.relative_to(staged)))
     outputs = [f"--python_out={output}", f"--grpc_python_out={output}"]
     outputs += [f"--mypy_out=quiet:{output}", f"--mypy_grpc_out=quiet:{output}"]
-    # The plug-ins of the interpreter that runs this, whatever is on PATH.
+    # The plugins beside the running interpreter, not those on PATH.
     plugins = [
         f"--plugin={Path(sys.executable).with_name(f'protoc-gen-{name}')}" for name in ("mypy", "mypy_grpc")
     ]
@@ -44,7 +44,7 @@ def generate(into: Path) -> dict[Path, bytes]:
 
 
 def committed() -> dict[Path, bytes]:
-    """The generated files as they are in the tree."""
+    """Return the generated files of the working tree."""
     return {
         found.relative_to(GENERATED): found.read_bytes()
         for pattern in PATTERNS
@@ -53,7 +53,7 @@ def committed() -> dict[Path, bytes]:
 
 
 def main() -> None:
-    """Generate, or check."""
+    """Generate the files, or compare them with --check."""
     parser = argparse.ArgumentParser(description="Generate the gRPC code.")
     parser.add_argument("--check", action="store_true", help="change nothing, fail when the tree differs")
     check = parser.parse_args().check

@@ -1,5 +1,5 @@
 """
-Reads and writes constraints.txt: the version of every dependency, the SHA-256 of its files, and what needs it.
+Read and write constraints.txt: the version of every dependency, the SHA-256 of its files, and the sets that need it.
 
     python3 scripts/pins.py select coordinator build    the requirements of some sets, for `pip install --require-hashes`
     python3 scripts/pins.py write                       the newest versions of all sets (`make pins`; needs uv)
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Beside this file in an image build.
+# In an image build the files are in the folder of this script.
 HERE = Path(__file__).resolve().parent
 FILE = next(
     (path for path in (HERE / "constraints.txt", HERE.parent / "constraints.txt") if path.exists()),
@@ -66,13 +66,13 @@ class Pin:
         return self.requirement.partition("==")[2].partition(" ")[0]
 
     def lines(self) -> str:
-        """As a requirement of pip."""
+        """Return the pin as a requirement line of pip."""
         hashes = "".join(f" \\\n    --hash={each}" for each in self.hashes)
         return f"{self.requirement}{hashes}\n{USED_BY}{', '.join(self.sets)}\n"
 
 
 def read(text: str) -> Iterator[Pin]:
-    """The pins of a file, in its order."""
+    """Yield the pins of a file, in its order."""
     requirement, hashes = "", list[str]()
     for line in text.splitlines():
         if line.startswith(USED_BY):
@@ -84,12 +84,12 @@ def read(text: str) -> Iterator[Pin]:
 
 
 def select(pins: Iterable[Pin], sets: Collection[str]) -> str:
-    """The requirements of the sets."""
+    """Return the requirements of the sets."""
     return "".join(pin.lines() for pin in pins if not set(sets).isdisjoint(pin.sets))
 
 
 def write(exported: str, needed: Mapping[str, Collection[str]]) -> str:
-    """The file, from what `uv export` writes for all sets together, with hashes, and from the names that each set needs."""
+    """Return the file, from the output of `uv export` for all sets with hashes, and the names that each set needs."""
     pins: list[Pin] = []
     for line in exported.splitlines():
         if line.startswith("    --hash="):
@@ -104,7 +104,7 @@ def write(exported: str, needed: Mapping[str, Collection[str]]) -> str:
 
 
 def write_newest() -> None:
-    """Resolve all sets with uv, and write the file."""
+    """Resolve all sets with uv, and write constraints.txt."""
     root = FILE.parent
     _output("uv", "lock", "--quiet", "--upgrade", folder=root)
     needed = {
@@ -125,7 +125,7 @@ def _output(*command: str, folder: Path) -> str:
 
 
 def main() -> None:
-    """Select or write."""
+    """Run the subcommand: select or write."""
     parser = argparse.ArgumentParser(prog="pins", description="Read or write constraints.txt.")
     commands = parser.add_subparsers(dest="command", required=True)
     selecting = commands.add_parser("select", help="print the requirements of some sets")

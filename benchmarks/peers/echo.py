@@ -1,7 +1,7 @@
 """
-A server that does nothing but answer each frame of a Session stream: what gRPC and Python cost without a coordinator.
 
-Run as `python -m benchmarks.peers.echo`; says where it listens, as the coordinator does.
+A server that only answers each frame of a Session stream: the cost of gRPC and Python without a coordinator.
+Run as `python -m benchmarks.peers.echo`; logs its address as the coordinator does.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 async def session(
     frames: AsyncIterator[pb.SessionRequest], context: Context
 ) -> AsyncIterator[pb.SessionResponse]:
-    """Answer heartbeats without a thought."""
+    """Answer every heartbeat with NONE."""
     async for frame in frames:
         yield pb.SessionResponse(request_id=frame.request_id, heartbeat=pb.HeartbeatResponse())
 

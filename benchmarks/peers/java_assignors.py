@@ -1,4 +1,4 @@
-"""Kafka's own Java assignors on the same groups, in one JVM. Used by the benchmark, and by tests that compare plans."""
+"""Run Kafka's Java assignors in one JVM on the same groups. Used by the benchmark and by tests that compare plans."""
 
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class JavaAssignors:
         self._process = process
 
     def plan(self, strategy: str, group: Group) -> ByMember:
-        """The assignment of each member."""
+        """Return the assignment of each member."""
         answer = self._ask(strategy, group, 0)
         return {
             fields[1]: {
@@ -32,11 +32,11 @@ class JavaAssignors:
         }
 
     def opened_ms(self, strategy: str, group: Group, runs: int) -> float:
-        """CPU time from subscriptions to finished lists, the mean of the runs."""
+        """Return the mean CPU time from subscriptions to finished lists, in ms."""
         return self._mean_ms(strategy, group, runs, "opened")
 
     def wire_ms(self, strategy: str, group: Group, runs: int) -> float:
-        """CPU time from the members' bytes to the bytes of all assignments, the mean of the runs."""
+        """Return the mean CPU time from encoded subscriptions to encoded assignments, in ms."""
         return self._mean_ms(strategy, group, runs, "wire")
 
     def _mean_ms(self, strategy: str, group: Group, runs: int, what: str) -> float:

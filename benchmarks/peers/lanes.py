@@ -1,5 +1,5 @@
 """
-Load in a closed circle: every lane keeps its requests open, and sends each again as soon as it is answered.
+Closed-loop load: every lane keeps its requests in flight, and sends each again as soon as it is answered.
 
 Called by the benchmarks of heartbeats and commits; lanes are streams (`rota.py`) or connections (`wire.py`).
 """
@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 WARM_S = 0.5
-# What is still open at the end is answered by then.
+# Timeout, in seconds, of the requests in flight at the end.
 ANSWERS_S = 30.0
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts the answers of all lanes in a stretch of time; what comes before is for getting warm."""
+    """Counts the responses of all lanes within the measured time, which follows the warm-up."""
 
     seconds: float = 0.0
-    # Looks at an answer, and stops the benchmark when it is not what it should be.
+    # Validates a response; raises to stop the benchmark.
     check: Callable[[bytes], object] = bytes.__len__
     latencies_s: list[float] = field(default_factory=list)
-    # Those before the time included.
+    # Number of responses, those of the warm-up included.
     answers: int = 0
     _begins: float = field(init=False)
     _ends: float = field(init=False)
@@ -35,7 +35,7 @@ class Tally:
 
     @staticmethod
     def now() -> float:
-        """A time to give to `answered`."""
+        """Return the present time for `answered`."""
         return time.perf_counter()
 
     @property
@@ -43,7 +43,7 @@ class Tally:
         return time.perf_counter() >= self._ends
 
     def answered(self, sent_at: float, data: bytes) -> None:
-        """Count an answer."""
+        """Count a response."""
         self.check(data)
         self.answers += 1
         now = time.perf_counter()
@@ -52,11 +52,11 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Answers per second."""
+        """Return the responses per second."""
         return len(self.latencies_s) / self.seconds
 
     def quantile_ms(self, share: float) -> float:
-        """The latency that this share of the answers stays below."""
+        """Return the latency quantile at this share, in ms."""
         ordered = sorted(self.latencies_s)
         return ordered[math.ceil(share * len(ordered)) - 1] * 1000
 
@@ -65,12 +65,12 @@ class Lane(Protocol):
     """A stream or connection with its requests."""
 
     async def drive(self, tally: Tally) -> None:
-        """Keep all requests open until time is up."""
+        """Keep all requests in flight until the time is up."""
         ...
 
 
 async def drive(lanes: Sequence[Lane], seconds: float, check: Callable[[bytes], None]) -> Tally:
-    """All lanes at once."""
+    """Drive all lanes concurrently for some seconds, and return their tally."""
     tally = Tally(seconds, check)
     async with asyncio.timeout(WARM_S + seconds + ANSWERS_S):
         await asyncio.gather(*(lane.drive(tally) for lane in lanes))

@@ -1,4 +1,4 @@
-"""Members of a benchmark: they form a group, and stay in it as clients do."""
+"""Members of a benchmark's groups, which join, heartbeat and rejoin like clients."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ NOT_YET = (pb.COORDINATOR_LOAD_IN_PROGRESS, pb.COORDINATOR_NOT_AVAILABLE, pb.NOT
 
 
 async def enter(voice: Voice, metadata: bytes) -> Joined:
-    """Both steps of a dynamic member's first join."""
+    """Run both steps of a dynamic member's first join."""
     first = await voice.join("", metadata)
-    # A broker that is asked for groups for the first time prepares itself.
+    # A broker creates its internal topic at the first request about groups.
     while first.error in NOT_YET:
         await asyncio.sleep(RETRY_S)
         first = await voice.join("", metadata)
@@ -27,7 +27,7 @@ async def enter(voice: Voice, metadata: bytes) -> Joined:
 
 
 async def gather(voices: Sequence[Voice], partitions_each: int) -> list[Joined]:
-    """Form one group in one round; member n gets the n-th stretch of the topic's partitions."""
+    """Form one group in one round; member n is assigned the n-th range of the topic's partitions."""
     metadata = subscription(TOPIC)
     async with asyncio.timeout(FORMED_S):
         joined = await asyncio.gather(*(enter(voice, metadata) for voice in voices))
@@ -47,33 +47,33 @@ async def gather(voices: Sequence[Voice], partitions_each: int) -> list[Joined]:
 
 
 def part(number: int, partitions_each: int) -> range:
-    """The partitions of the n-th member."""
+    """Return the partitions of the n-th member."""
     return range(number * partitions_each, (number + 1) * partitions_each)
 
 
 class Crew:
-    """Members that live as clients do: they heartbeat, and join again as soon as they know that they must."""
+    """Members that behave like clients: they heartbeat, and rejoin as soon as they learn of a rebalance."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self._stable: dict[int, set[str]] = {}
         self._changed = asyncio.Event()
         self._nudged = asyncio.Event()
-        # What all of them say of themselves at their next join.
+        # Metadata of all members in their next join.
         self._metadata = subscription(TOPIC)
 
     def send(self, voices: Iterable[Voice]) -> None:
-        """Let members begin to join."""
+        """Start the members, which join the group."""
         self._tasks += [asyncio.create_task(self._live(voice)) for voice in voices]
 
     def change(self, number: int) -> None:
-        """Let all join again at once, with something new to say, so that each join asks for a round."""
+        """Let all members rejoin at once with changed metadata, so that each join requires a rebalance."""
         self._metadata = subscription(TOPIC, user_data=number.to_bytes(4))
         nudged, self._nudged = self._nudged, asyncio.Event()
         nudged.set()
 
     async def all_stable(self, within_s: float) -> None:
-        """Return when all members have an assignment in the newest generation."""
+        """Wait until all members have an assignment in the newest generation."""
         async with asyncio.timeout(within_s):
             while len(self._stable.get(max(self._stable, default=0), ())) != len(self._tasks):
                 self._check()
@@ -81,11 +81,11 @@ class Crew:
                 await self._changed.wait()
 
     def begin_anew(self) -> None:
-        """From now on only generations to come count."""
+        """Ignore the present generation: `all_stable` then waits for a later one."""
         self._stable.clear()
 
     async def dismiss(self) -> None:
-        """End all members; they do not leave."""
+        """Stop all members without leaving the group."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -106,11 +106,11 @@ class Crew:
                 joined = await voice.join(joined.member_id, self._metadata)
                 check(joined.error, "a join")
         finally:
-            # Whoever waits sees what ended it.
+            # Wakes `all_stable`, which raises the error of the member.
             self._changed.set()
 
     async def _must_join(self, voice: Voice, joined: Joined) -> None:
-        """Return when the coordinator, or the benchmark, asks for a join."""
+        """Wait until the coordinator or the benchmark requests a rejoin."""
         ways = [asyncio.ensure_future(self._nudged.wait()), asyncio.ensure_future(voice.must_join(joined))]
         try:
             done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)

@@ -37,37 +37,37 @@ def at_most(bound: float) -> Goal:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of Rota, and what was measured beside it in the same run."""
+    """One figure of Rota, and the figure it is compared with from the same run."""
 
     what: str
     rota: str
     beside: str = ""
-    # Of the two; the median over the rounds, each of which measures both.
+    # Median over the rounds of the ratio of the two figures; each round measures both.
     ratio: float | None = None
-    # What is wanted, and whether it came.
+    # The goal, and whether it was met.
     goal: str = ""
 
     def cells(self) -> tuple[str, str, str, str, str]:
-        """As it is printed."""
+        """Return the cells of the printed row."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         return self.what, self.rota, self.beside, ratio, self.goal
 
 
 def judged(goal: Goal, figure: float) -> str:
-    """The goal, and whether the figure meets it."""
+    """Return the goal's text, and whether the figure meets it."""
     return f"{goal.text}: {'met' if goal.met(figure) else 'missed'}"
 
 
 def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
-    """The ratio of what was measured side by side: a machine that is slow for a while is so for both."""
+    """Return the median ratio of figures measured side by side, which cancels out variations of the machine."""
     return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
 class Page:
-    """The result of one benchmark; made first, so that a wrong flag is refused before anything is measured."""
+    """The result of one benchmark; created first, so that invalid flags are rejected before the measurement."""
 
     def __init__(self, name: str, explanation: str, quick: str = "") -> None:
-        """`quick` says what --quick does, where there is such a thing; nothing is kept of that."""
+        """`quick` is the help text of --quick, empty without that flag; results with --quick are not recorded."""
         parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=explanation)
         kinds = parser.add_mutually_exclusive_group()
         kinds.add_argument("--record", action="store_true", help="add the result to docs/measurements")
@@ -83,8 +83,8 @@ class Page:
 
     def show(self, lines: Sequence[Line], others: float | None = None) -> None:
         """
-        Print the table, and keep it when that was asked for. `others` are the cores that others used; where it was not
-        looked at in each round, it is that of the whole run, and then the servers have ended: they count as others.
+        Print the table, and record it with --record. `others` is the number of CPU cores that other processes used; if
+        not measured per round, it is that of the whole run, which includes the servers.
         """
         if others is None:
             others = (used_by_others_s() - self._used_before) / (time.perf_counter() - self._began)

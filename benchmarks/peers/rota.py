@@ -1,7 +1,7 @@
 """
-A member that speaks to Rota, on a Session stream that it shares with others, as in a sidecar.
+Client of Rota's coordinator: members that share a Session stream, as in a sidecar.
 
-Frames are encoded before time is measured where that can be, so that what is measured is the coordinator.
+Frames are encoded before the measurement where possible, so that the coordinator is measured and not the client.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from benchmarks.peers.voice import (
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 SESSION = "/rota.coordinator.v1.Coordinator/Session"
-# Each channel is a connection of its own, as that of another pod would be.
+# Separate connections for all channels, as from separate pods.
 CHANNEL = (("grpc.use_local_subchannel_pool", 1),)
 NO_EPOCH = -1
 
 
 def channel(address: str) -> grpc.aio.Channel:
-    """A connection."""
+    """Open a channel with its own connection."""
     return grpc.aio.insecure_channel(address, options=CHANNEL)
 
 
 def heartbeat_request(group: str, joined: Joined) -> pb.HeartbeatRequest:
-    """Heartbeat."""
+    """Return a Heartbeat request."""
     return pb.HeartbeatRequest(group_id=group, generation_id=joined.generation, member_id=joined.member_id)
 
 
 def commit_request(group: str, joined: Joined, partitions: Sequence[int]) -> pb.CommitOffsetsRequest:
-    """CommitOffsets of one offset for each partition."""
+    """Return a CommitOffsets request with one offset per partition."""
     offsets = [pb.PartitionOffset(index=index, offset=1, leader_epoch=NO_EPOCH) for index in partitions]
     return pb.CommitOffsetsRequest(
         group_id=group,
@@ -71,7 +71,7 @@ class Stream:
         self._reader = asyncio.create_task(self._read())
 
     async def ask(self, **request: Message) -> pb.SessionResponse:
-        """Send a frame, and wait for its answer."""
+        """Send a frame, and return its response."""
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         self._frames.put_nowait(pb.SessionRequest(request_id=number, **request))  # type: ignore[arg-type]
@@ -100,13 +100,13 @@ class Stream:
 
 
 class RotaVoice:
-    """A member on a stream."""
+    """The requests of one member on a stream."""
 
     def __init__(self, stream: Stream, group: str) -> None:
         self._stream = stream
         self._group = group
         self._notified = asyncio.Event()
-        # The generation that is over, by the last notice.
+        # The ended generation of the last notice.
         self._over = -1
 
     def notify(self, generation: int) -> None:
@@ -144,7 +144,7 @@ class RotaVoice:
 
     async def must_join(self, joined: Joined) -> None:
         pause_s = HEARTBEAT_S * random.random()
-        # A notice may cross the join that it asks for; then it speaks of a generation that this member has left.
+        # A notice may arrive after the member has rejoined; it is then about an earlier generation.
         while self._over < joined.generation:
             self._notified.clear()
             try:
@@ -158,10 +158,10 @@ class RotaVoice:
 
 
 class StreamLane:
-    """A stream on which each frame is sent again as soon as it is answered."""
+    """A closed-loop stream: each frame is sent again as soon as it is answered."""
 
     def __init__(self, connection: grpc.aio.Channel, requests: Sequence[Mapping[str, Message]]) -> None:
-        # Bytes both ways: the client's work is that of any client, and no more.
+        # Undecoded bytes in both directions, which keeps the client's own work small.
         self._call: grpc.aio.StreamStreamCall[bytes, bytes] = connection.stream_stream(SESSION)()
         self._frames = {
             number: pb.SessionRequest(request_id=number, **request).SerializeToString()  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ class StreamLane:
         }
 
     async def drive(self, tally: Tally) -> None:
-        """Keep all requests open until time is up."""
+        """Keep all requests in flight until the time is up."""
         sent_at: dict[int, float] = {}
         for number, frame in self._frames.items():
             sent_at[number] = tally.now()

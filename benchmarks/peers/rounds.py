@@ -1,8 +1,8 @@
 """
-Rounds of a measurement, on a machine that others use too.
 
-What others do slows both of those that are compared, but not alike: so a round in which they did much is measured
-again, and those in which they did least are counted. Which ones these are does not depend on what was measured.
+Rounds of a measurement on a shared machine.
+Other processes slow both compared servers, but not equally. So a round with much other load is repeated, and the rounds
+with the least other load count. The selection does not depend on the results.
 """
 
 import os
@@ -16,12 +16,12 @@ from benchmarks.peers.servers import Server
 Result = TypeVar("Result")
 COUNTED = 5
 TRIED_MAX = 25
-# In cores; less than that is the kernel's own work for us.
+# CPU cores; less other load than this is the kernel's work for the benchmark.
 QUIET = 0.15
 
 
 class Round(NamedTuple, Generic[Result]):
-    """One round, and how many cores others used meanwhile."""
+    """The result of one round, and the CPU cores that other processes used meanwhile."""
 
     others: float
     result: Result
@@ -35,14 +35,14 @@ class Rounds(NamedTuple, Generic[Result]):
 
 
 def used_by_others_s(servers: Sequence[Server] = ()) -> float:
-    """The time that the processors spent on anything but this process, its ended children, and these servers."""
+    """Return the CPU seconds of all processes except this one, its ended children and these servers."""
     user, nice, system, _, _, interrupts, soft, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
     used = (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
     return used - sum(os.times()[:4]) - sum(server.processor_s() for server in servers)
 
 
 async def least_disturbed(servers: Sequence[Server], one: Callable[[], Awaitable[Result]]) -> Rounds[Result]:
-    """The rounds in which others did least."""
+    """Run rounds, and return those with the least load of other processes."""
     rounds: list[Round[Result]] = []
     while len(rounds) < TRIED_MAX and sum(each.others <= QUIET for each in rounds) < COUNTED:
         began, before = time.perf_counter(), used_by_others_s(servers)

@@ -1,4 +1,4 @@
-"""The servers that are measured, each a process of its own, and what they cost the processor."""
+"""Start the measured servers as separate processes, and read their CPU time."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ class Server(NamedTuple):
     pid: int
 
     def processor_s(self) -> float:
-        """The time that it has computed, in all its threads."""
+        """Return the CPU seconds of all its threads."""
         return processor_s(self.pid)
 
 
@@ -44,7 +44,7 @@ def rota(
 
 @contextmanager
 def echo() -> Iterator[Server]:
-    """A server that only answers."""
+    """Run the echo server."""
     with workdir("echo") as folder:
         log = folder / "echo.log"
         process = Process.start("echo", [sys.executable, "-m", "benchmarks.peers.echo"], log=log)
@@ -59,7 +59,7 @@ def echo() -> Iterator[Server]:
 
 @contextmanager
 def kafka(initial_delay_ms: int, partitions: int) -> Iterator[Server]:
-    """One Kafka broker with a topic; its clients' commits are acknowledged by all copies, of which there is one."""
+    """Run one Kafka broker with a topic; commits are acknowledged by all replicas, of which there is one."""
     with running(settings={"group.initial.rebalance.delay.ms": str(initial_delay_ms)}) as cluster:
         cluster.create_topic(TOPIC, partitions=partitions)
         yield Server(cluster.bootstrap, cluster.broker(1).pid)

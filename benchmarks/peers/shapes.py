@@ -1,4 +1,4 @@
-"""The fixed groups on which assignors are measured, and what was published about others on the same."""
+"""The fixed groups on which assignors are measured, with published figures of other implementations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ MULTIPLIER, INCREMENT, MASK = 6364136223846793005, 1442695040888963407, 2**64 - 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Topics, members, and who takes what."""
+    """Topics, members and the subscriptions of the members."""
 
     name: str
     topics: int
     partitions: int
     members: int
-    # The topics of a member, as numbers.
+    # Returns the indexes of a member's topics.
     takes: Callable[["Shape", int], Sequence[int]]
     racks: bool = False
-    # By step: what Java's client took, what Kafka's coordinator took, and the reference's prototype with numpy; ms.
+    # Step -> published times of Kafka's Java client, of Kafka's coordinator and of a prototype with numpy, in ms.
     published: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -29,7 +29,7 @@ class Shape:
         return self.topics * self.partitions
 
     def smaller(self) -> "Shape":
-        """The same with a tenth of the topics and of the members."""
+        """Return the same shape with a tenth of the topics and members."""
         few = max(self.topics // 10, 5), max(self.members // 10, 10)
         return Shape(self.name, few[0], self.partitions, few[1], self.takes, self.racks)
 
@@ -37,7 +37,7 @@ class Shape:
         return f"{self.name} {self.topics}x{self.partitions}, {self.members} members"
 
     def all_topics(self) -> Mapping[str, Topic]:
-        """With replicas in two of three racks, if racks play a part."""
+        """Return all topics, with replicas in two of three racks if the shape has racks."""
         made = {}
         for topic in range(self.topics):
             at = topic * self.partitions
@@ -64,7 +64,7 @@ def _one_odd(shape: Shape, member: int) -> Sequence[int]:
 
 
 def _split(shape: Shape, member: int) -> Sequence[int]:
-    """A quarter of the members take a quarter of the topics, the others the rest."""
+    """Subscribe a quarter of the members to a quarter of the topics, and the others to the rest."""
     quarter = shape.topics // 4
     return range(quarter) if member % 4 == 0 else range(quarter, shape.topics)
 
@@ -78,7 +78,7 @@ def _staircase(shape: Shape, member: int) -> Sequence[int]:
 
 
 def _random(count: int) -> Callable[[Shape, int], Sequence[int]]:
-    """So many topics, from a generator that is the same everywhere."""
+    """Subscribe each member to this many topics, chosen by a reproducible generator."""
 
     def takes(shape: Shape, member: int) -> Sequence[int]:
         state, found = member + 1, set[int]()

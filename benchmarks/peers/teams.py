@@ -1,8 +1,8 @@
 """
-Groups of members with their lanes, on Rota or on Kafka: the set-up that the benchmarks of a closed circle share.
+Form groups on Rota or on Kafka, and open their lanes: the setup of the closed-loop benchmarks.
 
-Members of different groups share streams, as in sidecars; on Kafka they share connections, so that both get the same
-load in the same number of pieces.
+Members of different groups share streams, as in sidecars, and connections on Kafka, so that both servers receive the
+same load on the same number of connections.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Size(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """A member, and what it owns."""
+    """A member and its assigned partitions."""
 
     group: str
     joined: Joined
@@ -35,7 +35,7 @@ class Seat(NamedTuple):
 
 
 async def on_rota(address: str, size: Size) -> list[Seat]:
-    """Form all groups, on a stream that ends then."""
+    """Form all groups on Rota, on a stream that is closed afterwards."""
     async with rota.channel(address) as connection:
         stream = rota.Stream(connection)
         voices = {name: [rota.RotaVoice(stream, name) for _ in range(size.members)] for name in names(size)}
@@ -45,7 +45,7 @@ async def on_rota(address: str, size: Size) -> list[Seat]:
 
 
 async def on_kafka(address: str, size: Size) -> list[Seat]:
-    """The same at a broker, with a connection for each member until all groups are formed."""
+    """Form all groups on a Kafka broker, with a connection per member until all groups are formed."""
     wires = {name: [await wire.Wire.open(address) for _ in range(size.members)] for name in names(size)}
     formed = await asyncio.gather(
         *(
@@ -62,7 +62,7 @@ async def on_kafka(address: str, size: Size) -> list[Seat]:
 async def streams(
     address: str, size: Size, team: list[Seat], request: Callable[[Seat], dict[str, Message]]
 ) -> AsyncIterator[list[rota.StreamLane]]:
-    """All members' requests, on streams with a connection each."""
+    """Open Rota's lanes with the requests of all members: streams with one connection each."""
     requests = [request(seat) for seat in team]
     connections = [rota.channel(address) for _ in range(size.lanes)]
     yield [
@@ -77,7 +77,7 @@ async def streams(
 async def wires(
     address: str, size: Size, team: list[Seat], request: Callable[[Seat], bytes]
 ) -> AsyncIterator[list[wire.WireLane]]:
-    """The same at a broker."""
+    """Open the lanes with the requests of all members to a Kafka broker: one connection each."""
     requests = [request(seat) for seat in team]
     lanes = [await wire.WireLane.open(address) for _ in range(size.lanes)]
     for number, lane in enumerate(lanes):
@@ -88,12 +88,12 @@ async def wires(
 
 
 def names(size: Size) -> list[str]:
-    """The groups."""
+    """Return the names of the groups."""
     return [f"bench-{number}" for number in range(size.groups)]
 
 
 def seats(size: Size, formed: list[list[Joined]]) -> list[Seat]:
-    """All members, in the order in which they were given their parts."""
+    """Return all members, in the order of their assignments."""
     return [
         Seat(name, joined, part(number, size.partitions_each))
         for name, members in zip(names(size), formed, strict=True)

@@ -1,5 +1,5 @@
 """
-Rota's coordinator, which counts the processor time that it takes to check batches before they are appended.
+Rota's coordinator, instrumented to count the CPU time of validating batches before they are appended.
 
 Run as a program by `servers`. The sum, in nanoseconds, is the first number of the file that FILE names.
 """
@@ -21,13 +21,13 @@ NUMBER = struct.Struct("<q")
 
 
 def spent_s(file: Path) -> float:
-    """The sum so far, in seconds."""
+    """Return the total so far, in seconds."""
     (spent_ns,) = NUMBER.unpack(file.read_bytes())
     return float(spent_ns) / 1e9
 
 
 def count_in(file: Path) -> None:
-    """Count from now on, in this process."""
+    """Start counting in this process."""
     file.write_bytes(NUMBER.pack(0))
     with file.open("r+b") as opened:
         shared = mmap.mmap(opened.fileno(), NUMBER.size)

@@ -1,7 +1,7 @@
 """
-Requests of a benchmark's member, the same for each coordinator.
 
-`rota.py` and `wire.py` implement it; `members.py` uses it to form groups, and to keep them alive.
+Port of a member's requests, which is the same for both coordinators.
+`rota.py` and `wire.py` implement it; `members.py` uses it to form and to maintain groups.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ PROTOCOL_TYPE = "consumer"
 PROTOCOL = "range"
 CLIENT_ID = "bench"
 SESSION_TIMEOUT_MS = 45_000
-# As Kafka's clients have it.
+# The default of Kafka's clients.
 REBALANCE_TIMEOUT_MS = 300_000
 HEARTBEAT_S = 3.0
 
 
 class Refused(Exception):
-    """A coordinator answered with an error where none was expected."""
+    """A coordinator answered with an unexpected error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to a join."""
+    """The response to a join."""
 
     error: int
     generation: int
@@ -40,22 +40,22 @@ class Joined:
 
 
 class Voice(Protocol):
-    """One member's way to its coordinator."""
+    """The requests of one member."""
 
     async def join(self, member_id: str, metadata: bytes) -> Joined:
-        """JoinGroup, and its answer."""
+        """Send JoinGroup, and return the response."""
         ...
 
     async def sync(self, joined: Joined, assignments: Mapping[str, bytes]) -> int:
-        """SyncGroup; the error code."""
+        """Send SyncGroup, and return the error code."""
         ...
 
     async def must_join(self, joined: Joined) -> None:
-        """Heartbeat as clients do; returns when the coordinator has told of a rebalance, in its own way."""
+        """Send heartbeats like a client until the coordinator reports a rebalance, by an error or by a notice."""
         ...
 
 
 def check(error: int, what: str) -> None:
-    """Stop the benchmark at an answer that was not expected: a figure made of errors says nothing."""
+    """Raise Refused on an unexpected error, because figures of failed requests are meaningless."""
     if error:
         raise Refused(f"{what} was refused with {pb.ErrorCode.Name(pb.ErrorCode.ValueType(error))}")

@@ -1,7 +1,7 @@
 """
-A member that speaks to Kafka: its wire protocol, as far as the benchmarks need it, encoded by hand.
 
-By hand, so that what is measured is the broker and not a client library. The last versions without tagged fields.
+Client of a Kafka broker: the part of Kafka's wire protocol that the benchmarks need.
+Encoded here, so that the broker is measured and not a client library, in the last versions without tagged fields.
 """
 
 import asyncio
@@ -30,62 +30,62 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 COMMIT, FETCH, FIND, JOIN, HEARTBEAT, SYNC = (8, 7), (9, 5), (10, 1), (11, 5), (12, 3), (14, 3)
 NULL = struct.pack(">h", -1)
 NO_EPOCH = -1
-# Any number does: answers come in the order of the requests.
+# Constant, because responses arrive in the order of the requests.
 CORRELATION = 1
 
 
 def string(text: str) -> bytes:
-    """A string with its length."""
+    """Encode a string."""
     data = text.encode()
     return struct.pack(">h", len(data)) + data
 
 
 def block(data: bytes) -> bytes:
-    """Bytes with their length."""
+    """Encode bytes."""
     return struct.pack(">i", len(data)) + data
 
 
 def array(items: list[bytes]) -> bytes:
-    """A list with its length."""
+    """Encode an array."""
     return struct.pack(">i", len(items)) + b"".join(items)
 
 
 def request(api: tuple[int, int], body: bytes) -> bytes:
-    """A whole request, ready to be sent."""
+    """Return a complete request with its header."""
     return block(struct.pack(">hhi", *api, CORRELATION) + string(CLIENT_ID) + body)
 
 
 def join_request(group: str, member_id: str, metadata: bytes) -> bytes:
-    """JoinGroup."""
+    """Return a JoinGroup request."""
     times = struct.pack(">ii", SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
     protocols = array([string(PROTOCOL) + block(metadata)])
     return request(JOIN, string(group) + times + string(member_id) + NULL + string(PROTOCOL_TYPE) + protocols)
 
 
 def sync_request(group: str, joined: Joined, assignments: Mapping[str, bytes]) -> bytes:
-    """SyncGroup."""
+    """Return a SyncGroup request."""
     parts = array([string(member_id) + block(data) for member_id, data in assignments.items()])
     return request(SYNC, identity(group, joined) + parts)
 
 
 def heartbeat_request(group: str, joined: Joined) -> bytes:
-    """Heartbeat."""
+    """Return a Heartbeat request."""
     return request(HEARTBEAT, identity(group, joined))
 
 
 def commit_request(group: str, joined: Joined, partitions: range) -> bytes:
-    """OffsetCommit of one offset for each partition."""
+    """Return an OffsetCommit request with one offset per partition."""
     offsets = [struct.pack(">iqi", index, 1, NO_EPOCH) + string("") for index in partitions]
     return request(COMMIT, identity(group, joined) + array([string(TOPIC) + array(offsets)]))
 
 
 def fetch_request(group: str) -> bytes:
-    """OffsetFetch of nothing: the answer says whether the group could be asked."""
+    """Return an OffsetFetch request without partitions, whose response shows whether the group is available."""
     return request(FETCH, string(group) + array([]))
 
 
 def find_request(group: str) -> bytes:
-    """FindCoordinator. The first who ever asks makes the broker prepare itself for groups."""
+    """Return a FindCoordinator request; the first one makes the broker create its internal topic."""
     of_a_group = b"\0"
     return request(FIND, string(group) + of_a_group)
 
@@ -96,11 +96,11 @@ def identity(group: str, joined: Joined) -> bytes:
 
 
 class Reader:
-    """The fields of an answer, one after the other."""
+    """Decodes the fields of a response in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        # Behind the correlation and the throttle time.
+        # After the correlation id and the throttle time.
         self._at = 8
 
     def number(self, form: str) -> int:
@@ -121,7 +121,7 @@ class Reader:
 
 
 def read_join(data: bytes) -> Joined:
-    """The answer to JoinGroup."""
+    """Decode the response to JoinGroup."""
     answer = Reader(data)
     error, generation = answer.number(">h"), answer.number(">i")
     answer.string()
@@ -135,7 +135,7 @@ def read_join(data: bytes) -> Joined:
 
 
 def commit_errors(data: bytes) -> set[int]:
-    """The error codes of an answer to OffsetCommit."""
+    """Return the error codes of a response to OffsetCommit."""
     answer = Reader(data)
     errors = set()
     for _ in range(answer.number(">i")):
@@ -147,14 +147,14 @@ def commit_errors(data: bytes) -> set[int]:
 
 
 def fetch_error(data: bytes) -> int:
-    """The error code of an answer to OffsetFetch of nothing."""
+    """Return the error code of a response to OffsetFetch without partitions."""
     answer = Reader(data)
     answer.number(">i")
     return answer.number(">h")
 
 
 class Wire(asyncio.Protocol):
-    """One connection to a broker. Requests may follow each other at once; the answers come in their order."""
+    """One connection to a broker. Requests may be pipelined; responses arrive in their order."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -163,7 +163,7 @@ class Wire(asyncio.Protocol):
 
     @classmethod
     async def open(cls, address: str) -> Self:
-        """Connect."""
+        """Connect to HOST:PORT."""
         host, _, port = address.rpartition(":")
         _, wire = await asyncio.get_running_loop().create_connection(cls, host, int(port))
         return wire
@@ -194,9 +194,9 @@ class Wire(asyncio.Protocol):
         del self._data[:at]
 
     def answered(self, data: bytes) -> None:
-        """One whole answer."""
+        """Handle a complete response."""
         answer = self._waiting.popleft()
-        if not answer.done():  # whoever asked may have given up
+        if not answer.done():  # the caller may have been cancelled
             answer.set_result(data)
 
     def send(self, data: bytes) -> None:
@@ -205,25 +205,25 @@ class Wire(asyncio.Protocol):
         self._transport.write(data)
 
     async def ask(self, data: bytes) -> bytes:
-        """Send a request, and wait for its answer."""
+        """Send a request, and return its response."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         self.send(data)
         return await answer
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         assert self._transport is not None
         self._transport.close()
 
 
 class KafkaVoice:
-    """A member with a connection of its own, as every Kafka consumer has it."""
+    """The requests of one member on its own connection, as for every Kafka consumer."""
 
     def __init__(self, wire: Wire, group: str, phase: float) -> None:
         self._wire = wire
         self._group = group
-        # Consumers do not heartbeat in step: where in the interval this one begins.
+        # Offset of the first heartbeat within the interval, because consumers do not send heartbeats in step.
         self._phase = phase
 
     async def join(self, member_id: str, metadata: bytes) -> Joined:
@@ -246,18 +246,18 @@ class KafkaVoice:
 
 
 class WireLane(Wire):
-    """A connection on which each request is sent again as soon as it is answered."""
+    """A closed-loop connection: each request is sent again as soon as it is answered."""
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: list[bytes] = []
-        # What is open: its number among the requests, and when it was sent.
+        # Requests in flight: index of the request, and the time at which it was sent.
         self._open: deque[tuple[int, float]] = deque()
         self._tally = Tally()
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def drive(self, tally: Tally) -> None:
-        """Keep all requests open until time is up."""
+        """Keep all requests in flight until the time is up."""
         self._tally = tally
         self._done = asyncio.get_running_loop().create_future()
         for number in range(len(self.requests)):

@@ -262,6 +262,30 @@ def test_partitions_that_a_sidecar_did_not_find_are_forgotten() -> None:
     assert owners(view_of(overview)) == {0: "a"}
 
 
+def test_looked_up_offsets_are_dropped_once_an_owner_reports_the_partition() -> None:
+    overview = from_reports(report("a", 0))
+    overview.update_queried(KEY, {orders(1): PartitionOffsets(3, 0, 20)}, (), NOW)
+    overview.add_report(report("a", 0, 1), NOW + 1, KEY)
+    overview.add_report(report("a", 0), NOW + 2, KEY)
+    view = by_number(view_of(overview, now_ms=NOW + 2))[1]
+    assert (view.owner, view.lag_records) == (None, None)
+
+
+def test_partitions_are_looked_up_that_have_no_owner_and_whose_offsets_the_engine_does_not_report() -> None:
+    overview = from_reports(report("a", 0))
+    overview.update_queried(KEY, {orders(each): PartitionOffsets(3, 0, 20) for each in range(3)}, (), NOW)
+    assert overview.unowned(KEY, NOW) == {orders(1), orders(2)}
+    # A silent sidecar keeps its partitions.
+    assert overview.unowned(KEY, NOW + REPORT_VALID_MS + 1) == {orders(1), orders(2)}
+    overview.add_group(KEY, "orders", KEY, EngineAccess(describes=True, has_offsets=False))
+    overview.update_description(stable({"a": [0, 1]}), NOW, KEY)
+    overview.update_description(stable({"a": [0]}), NOW, KEY)
+    assert overview.unowned(KEY, NOW) == {orders(1)}
+    overview.add_group(KEY, "orders", KEY)
+    overview.update_offsets(KEY, {orders(0): PartitionOffsets(1, 0, 5)}, NOW)
+    assert overview.unowned(KEY, NOW) == overview.unowned(OTHER, NOW) == frozenset()
+
+
 def test_queries_do_not_replace_what_the_engine_says() -> None:
     overview = Overview("coordinator:7070", [("orders", KEY)])
     overview.update_offsets("orders", {orders(0): PartitionOffsets(1, 0, 5)}, NOW)

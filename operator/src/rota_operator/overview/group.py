@@ -104,6 +104,12 @@ class GroupState:
         """Partitions with an owner, by the engine's description."""
         return frozenset(self._described.owners)
 
+    def unowned(self, now_ms: int) -> frozenset[Partition]:
+        """Partitions without an owner whose offsets only a sidecar can look up; none where the engine reports offsets."""
+        if self._engine.has_offsets:
+            return frozenset()
+        return frozenset(self._seen - self._owners(self._describe(now_ms), now_ms).keys())
+
     def coordinator_lost(self) -> None:
         """Discard the engine's description."""
         self._described = DescribedGroup()
@@ -115,7 +121,9 @@ class GroupState:
         reporter = self._reporters.setdefault(report.sidecar, SidecarReports())
         before = reporter.known(now_ms)
         reporter.update(report, now_ms)
-        self._seen |= {partition_of(each) for each in report.partitions}
+        reported = {partition_of(each) for each in report.partitions}
+        self._seen |= reported
+        self._offsets.drop_queried(reported)
         if not self._engine.describes and (before is None or membership_of(before) != membership_of(report)):
             self._record_reported(now_ms)
 

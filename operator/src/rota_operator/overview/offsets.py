@@ -1,13 +1,13 @@
 """Offsets of a group's partitions, as its engine reports them, and the lag derived from them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rota_operator.overview.assignment import Partition
 
 # Offsets are polled about once a second; older ones are unknown.
 OFFSETS_VALID_MS = 5_000
-# Sidecars are asked less often.
+# Sidecars are asked less often, see `offset_lookups`.
 QUERIED_VALID_MS = 60_000
 
 
@@ -71,6 +71,11 @@ class KnownOffsets:
             if now_ms - at_ms <= QUERIED_VALID_MS
         }
         self._queried |= {each: (offsets, now_ms) for each, offsets in found.items()}
+
+    def drop_queried(self, partitions: Iterable[Partition]) -> None:
+        """Drop what sidecars looked up about partitions whose owner reports them: it is outdated once they are revoked."""
+        for each in partitions:
+            self._queried.pop(each, None)
 
     def queried(self, partition: Partition, now_ms: int) -> PartitionOffsets:
         """Offsets of a partition that a sidecar looked up; unknown once expired."""

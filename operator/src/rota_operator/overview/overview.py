@@ -63,6 +63,11 @@ class Overview:
         group = self._groups.get(key)
         return frozenset() if group is None else group.owned
 
+    def unowned(self, key: str, now_ms: int) -> frozenset[Partition]:
+        """Partitions of a group without an owner whose offsets only a sidecar can look up."""
+        group = self._groups.get(key)
+        return frozenset() if group is None else group.unowned(now_ms)
+
     def coordinator_lost(self, key: str) -> None:
         """Discard the description of a group."""
         if (group := self._groups.get(key)) is not None:

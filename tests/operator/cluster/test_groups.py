@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,9 @@ from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches, Watched
 from rota_operator.cluster.queues import Key
 from rota_operator.engines.port import Unavailable
+from rota_operator.engines.rota import RotaGroups
 from rota_operator.overview.assignment import Partition
+from rota_operator.overview.offset_lookups import QUERY_INTERVAL_MS
 from rota_operator.status.inputs import Progress
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.support.coordinator import Coordinator, serving
@@ -117,8 +119,74 @@ def test_a_group_on_kafka_is_known_by_its_sidecars_reports_alone() -> None:
         assert [each.name for each in view.members] == ["pod-0"]
         assert [(each.partition, each.owner) for each in view.partitions] == [(1, "pod-0")]
         assert groups.progress(KEY) == {Partition("orders", 1): Progress(5, "paused")}
+        assert (groups.members(KEY), groups.is_new(KEY)) == (1, None)
         assert (groups.cluster_id(KEY), groups.cluster_id(OTHER)) == ("c-1", "")
         assert groups.view(OTHER) is None
+
+    play(story)
+
+
+def listed(groups: GroupWatches, *answers: Mapping[int, int]) -> None:
+    """Answer the queries of a listing: committed offsets, starts, ends of topic orders by partition."""
+    for turn, offsets in enumerate(answers):
+        now_ms = turn * QUERY_INTERVAL_MS
+        query = groups.next_query(KEY, ["pod-0"], now_ms)
+        assert query is not None
+        found = [
+            pb.PartitionOffset(topic="orders", partition=each, offset=offset)
+            for each, offset in offsets.items()
+        ]
+        groups.query_answered(KEY, query, pb.OrderAnswer(order_id=1, offsets=found), now_ms)
+
+
+def test_initial_offsets_of_records_in_kafka_are_those_that_a_sidecar_listed_and_replace_no_others(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as coordinator:
+        # A coordinator with a log of its own takes offsets of its own topics only.
+        rota.create_topics(f"rota://{coordinator.address}", {"orders": 2})
+
+        async def story(groups: GroupWatches, observer: Observer) -> None:
+            groups.add(KEY, watched(coordinator.address)._replace(has_log=False))
+            await observer.until(lambda: groups.members(KEY) == 0)
+            with pytest.raises(Unavailable, match="no sidecar"):
+                await groups.commit_initial_offsets(KEY)
+            assert groups.is_new(KEY) is None
+            listed(groups, {}, {0: 5, 1: 0}, {0: 9, 1: 7})
+            assert groups.is_new(KEY) is True
+            await groups.commit_initial_offsets(KEY)
+            with pytest.raises(Unavailable, match="committed offsets meanwhile"):
+                await groups.commit_initial_offsets(KEY)
+            assert groups.is_new(KEY) is False
+            channels = Channels(None, insecure=True)
+            committed = await RotaGroups(channels.get(coordinator.address)).committed("shop.orders", ())
+            await channels.close()
+            assert committed == {Partition("orders", 0): 5, Partition("orders", 1): 0}
+
+        play(story)
+
+
+def test_a_group_whose_offsets_the_operator_reads_itself_is_not_looked_up(tmp_path: Path) -> None:
+    with serving(tmp_path) as coordinator:
+
+        async def story(groups: GroupWatches, observer: Observer) -> None:
+            groups.add(KEY, watched(coordinator.address))
+            assert groups.next_query(KEY, ["pod-0"], 0) is None
+            assert groups.next_query(OTHER, ["pod-0"], 0) is None
+
+        play(story)
+
+
+def test_an_answer_to_a_query_before_the_group_was_watched_anew_changes_nothing() -> None:
+    async def story(groups: GroupWatches, observer: Observer) -> None:
+        groups.add(KEY, watched(""))
+        query = groups.next_query(KEY, ["pod-0"], 0)
+        assert query is not None
+        groups.add(KEY, watched("", topic="payments"))
+        groups.query_answered(KEY, query, pb.OrderAnswer(order_id=1), 0)
+        groups.remove(KEY)
+        groups.query_answered(KEY, query, pb.OrderAnswer(order_id=1), 0)
+        assert groups.view(KEY) is None
 
     play(story)
 

@@ -3,11 +3,12 @@ Watches the groups of all ConsumerGroups at their coordinators, and merges what 
 
 The reconciler adds a ConsumerGroup when it has decided on it and removes it when it is gone; Fleet adds reports. A group on Rota's
 coordinator is described by a stream, and its offsets are polled. The operator holds no Kafka credentials: a group on Kafka is
-known by its sidecars' reports alone.
+known by its sidecars' reports alone, and where the records are in Kafka, sidecars look up the offsets of partitions without an
+owner (`overview.offset_lookups`, sent by `offset_orders`).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,19 +27,24 @@ from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import UNKNOWN, Description
 from rota_operator.overview.group import EngineAccess
-from rota_operator.overview.offsets import PartitionOffsets
+from rota_operator.overview.offset_lookups import FoundOffsets, OffsetLookups, OffsetQuery
+from rota_operator.overview.offsets import QUERIED_VALID_MS, PartitionOffsets
 from rota_operator.overview.overview import Overview
+from rota_operator.overview.reported_group import MEMBER_STATES
 from rota_operator.overview.reports import REPORT_VALID_MS
 from rota_operator.overview.view import GroupView, ReplicaView, WorkloadView
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ROTA, ConsumerGroupSpec
 from rota_operator.status.inputs import Progress
-from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
+from rota_proto.fleet.v1.fleet_pb2 import OrderAnswer, SidecarReport
 
 # Hundreds of groups are polled side by side; views stay valid for longer.
 POLL_INTERVAL_S = 2.0
 RETRY_WATCH_S = 2.0
 NOT_WATCHED = "the group is not watched yet"
+NOT_LISTED = "no sidecar of the group has looked up its offsets in Kafka lately"
+COMMITTED_MEANWHILE = "the group has committed offsets meanwhile, so its initial offsets are not committed"
+LATEST = "latest"
 
 
 class Watched(NamedTuple):
@@ -80,14 +86,24 @@ class Watch:
     watched: Watched
     overview: Overview
     channel: grpc.aio.Channel | None
+    # None: the operator polls the offsets itself.
+    lookups: OffsetLookups | None
     description: Description | None = None
-    # Committed offsets exist; None: not polled yet.
+    # Committed offsets exist; None: not polled yet, or not looked up.
     has_offsets: bool | None = None
+    # The last complete listing of the group's offsets by a sidecar, and when it was answered.
+    listing: FoundOffsets | None = None
+    listed_ms: int = 0
     # Whether there are members, and offsets; None is unknown.
     state: tuple[bool | None, bool | None] = (None, None)
     # By the pod's name: when it was received, and the report.
     reports: dict[str, tuple[int, SidecarReport]] = field(default_factory=dict)
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+
+    def expire_listing(self, now_ms: int) -> None:
+        """Forget the listing once it is older than the offsets in it may be."""
+        if self.listing is not None and now_ms - self.listed_ms > QUERIED_VALID_MS:
+            self.listing = self.has_offsets = None
 
     def live(self, now_ms: int) -> Sequence[SidecarReport]:
         """Return the reports that have not expired, and forget the others."""
@@ -137,7 +153,9 @@ class GroupWatches(GroupStates, Coordinators):
         overview = Overview(watched.coordinator)
         engine = EngineAccess(describes=bool(watched.coordinator), has_offsets=watched.has_log)
         overview.add_group(watched.group_id, watched.group_id, f"{key.namespace}/{key.name}", engine)
-        watch = self._watches[key] = Watch(watched, overview, channel)
+        watch = self._watches[key] = Watch(
+            watched, overview, channel, None if watched.has_log else OffsetLookups()
+        )
         for each in self._coroutines(key, watch):
             task = asyncio.create_task(each)
             task.add_done_callback(self._ended)
@@ -169,6 +187,29 @@ class GroupWatches(GroupStates, Coordinators):
             watch.reports[report.sidecar] = (self._wall_ms(), report)
             watch.overview.add_report(report, self._wall_ms())
             self._callbacks.on_view(key)
+
+    def next_query(self, key: Key, sidecars: Collection[str], now_ms: int) -> OffsetQuery | None:
+        """Return the query to send to one of these sidecars now. The time is of any clock that does not jump."""
+        watch = self._watches.get(key)
+        if watch is None or watch.lookups is None or not watch.lookups.is_due(now_ms):
+            return None
+        unowned = watch.overview.unowned(watch.watched.group_id, self._wall_ms())
+        return watch.lookups.next(sidecars, unowned, now_ms)
+
+    def query_answered(self, key: Key, query: OffsetQuery, answer: OrderAnswer, now_ms: int) -> None:
+        """Add the answer to a query; no-op if the group is watched anew since."""
+        watch = self._watches.get(key)
+        if watch is None or watch.lookups is None:
+            return
+        found = watch.lookups.answered(query, answer, now_ms)
+        if found is None:
+            return
+        at_ms = self._wall_ms()
+        watch.overview.update_queried(watch.watched.group_id, found.offsets, found.missing, at_ms)
+        if found.is_complete:
+            watch.listing, watch.listed_ms = found, at_ms
+            watch.has_offsets = found.has_committed
+        self._changed(key, watch)
 
     def view(self, key: Key) -> GroupView | None:
         """Return the group's state now; None if it is not watched."""
@@ -202,27 +243,34 @@ class GroupWatches(GroupStates, Coordinators):
     @override
     def members(self, key: Key) -> int | None:
         watch = self._watches.get(key)
-        if watch is None or watch.description is None or watch.description.state == UNKNOWN:
+        if watch is None:
+            return None
+        if not watch.watched.coordinator:
+            reports = watch.live(self._wall_ms())
+            # Clients that are no sidecars of Rota are not seen: without any member, their number is unknown.
+            return sum(each.member.state in MEMBER_STATES for each in reports) or None
+        if watch.description is None or watch.description.state == UNKNOWN:
             return None
         return len(watch.description.members)
 
     @override
     def is_new(self, key: Key) -> bool | None:
         watch = self._watches.get(key)
-        return None if watch is None or watch.has_offsets is None else not watch.has_offsets
+        if watch is None:
+            return None
+        watch.expire_listing(self._wall_ms())
+        return None if watch.has_offsets is None else not watch.has_offsets
 
     @override
     async def commit_initial_offsets(self, key: Key) -> None:
         watch = self._watches.get(key)
         if watch is None or watch.channel is None:
             raise Unavailable(NOT_WATCHED)
-        watched = watch.watched
-        records = self._records(watch.channel, watched)
-        partitions = await records.partitions(watched.topics, watched.topic_pattern)
-        ranges = await records.ranges(partitions)
-        at_end = watched.initial_offset == "latest"
-        offsets = {each: found.end if at_end else found.start for each, found in ranges.items()}
-        await commit_initial_offsets(watch.channel, watched.group_id, offsets)
+        if watch.watched.has_log:
+            offsets = await self._initial_offsets(watch.channel, watch.watched)
+        else:
+            offsets = await self._listed_initial_offsets(watch.channel, watch)
+        await commit_initial_offsets(watch.channel, watch.watched.group_id, offsets)
 
     @override
     async def delete_group(self, key: Key) -> None:
@@ -255,6 +303,31 @@ class GroupWatches(GroupStates, Coordinators):
                 lambda _: self._callbacks.on_view(key),
                 POLL_INTERVAL_S,
             )
+
+    async def _initial_offsets(self, channel: grpc.aio.Channel, watched: Watched) -> Mapping[Partition, int]:
+        records = self._records(channel, watched)
+        partitions = await records.partitions(watched.topics, watched.topic_pattern)
+        ranges = await records.ranges(partitions)
+        at_end = watched.initial_offset == LATEST
+        return {each: found.end if at_end else found.start for each, found in ranges.items()}
+
+    async def _listed_initial_offsets(
+        self, channel: grpc.aio.Channel, watch: Watch
+    ) -> Mapping[Partition, int]:
+        """
+        Return the initial offsets of a group whose records are in Kafka.
+
+        Raises Unavailable without a listing, and if a member has committed since: its offsets must not be replaced.
+        """
+        watch.expire_listing(self._wall_ms())
+        if watch.listing is None:
+            raise Unavailable(NOT_LISTED)
+        if await RotaGroups(channel).committed(watch.watched.group_id, ()):
+            watch.has_offsets = True
+            raise Unavailable(COMMITTED_MEANWHILE)
+        at_end = watch.watched.initial_offset == LATEST
+        edges = {each: at.end if at_end else at.start for each, at in watch.listing.offsets.items()}
+        return {each: offset for each, offset in edges.items() if offset is not None}
 
     def _records(self, channel: grpc.aio.Channel, watched: Watched) -> RotaRecords:
         return RotaRecords(channel, read_committed=watched.read_committed)

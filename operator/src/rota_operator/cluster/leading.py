@@ -104,6 +104,7 @@ class Leading:
                 self._status.run(),
                 self._events.run(),
                 self._fleet.settings.run(),
+                self._fleet.offsets.run(),
             )
 
     async def _run_tasks(self, *coroutines: Coroutine[Any, Any, None]) -> None:

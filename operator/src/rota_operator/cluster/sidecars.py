@@ -1,5 +1,5 @@
 """
-Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings. Made and served by `process`.
+Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings and queries. Made and served by `leading`.
 
 The identity of a sidecar is proved by its token and the API server: the token names the pod, the pod's label names the
 ConsumerGroup. A report counts for that group alone, whatever is in it.
@@ -14,6 +14,7 @@ from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.groups import GroupWatches
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kinds import POD
+from rota_operator.cluster.offset_orders import OffsetOrders
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.settings_orders import SettingsOrders, key_of
 from rota_operator.cluster.token_review import PodGroup, ReviewClocks, ReviewPorts, TokenReviewer
@@ -51,6 +52,9 @@ class ClusterFleet:
         callbacks = FleetCallbacks(reviewer.authenticate, self._on_report, self._on_rejected)
         self._server = FleetServer(callbacks, order_ids(first_order_id))
         self.settings = SettingsOrders(self._server, environment.event_log.warning)
+        self.offsets = OffsetOrders(
+            self._server, environment.groups, environment.clocks.monotonic_s, environment.event_log.warning
+        )
 
     @asynccontextmanager
     async def serve(self, config: ClusterConfig) -> AsyncIterator[str]:

@@ -40,7 +40,8 @@ def test_a_json_line_has_time_level_event_message_and_fields() -> None:
     event_log = open_event_log("rota-part", "json", stream)
     event_log.info("stable", "group é: stable", group="é", members=3)
     event_log.warning("slot 3: the disk is full\nagain")
-    stable, warning = objects(stream)
+    event_log.warning("rejected a sidecar", "fleet_rejection", suppressed=2)
+    stable, warning, rejection = objects(stream)
     assert stable.pop("time").endswith("+00:00")
     assert stable == {
         "level": "info",
@@ -51,6 +52,11 @@ def test_a_json_line_has_time_level_event_message_and_fields() -> None:
     }
     assert (warning["level"], warning["event"]) == ("warning", "warning")
     assert warning["message"] == "slot 3: the disk is full\nagain"
+    assert (rejection["level"], rejection["event"], rejection["suppressed"]) == (
+        "warning",
+        "fleet_rejection",
+        2,
+    )
 
 
 def test_text_names_the_program_and_levels_from_a_warning_on_and_stays_in_its_line() -> None:

@@ -59,9 +59,9 @@ class EventLog:
         """Log a normal event; JSON lines carry its fields too."""
         self._logger.info(message, extra={"event": event, "fields": fields})
 
-    def warning(self, message: str) -> None:
-        """Log a problem that an operator may have to correct."""
-        self._logger.warning(message, extra={"event": "warning"})
+    def warning(self, message: str, event: str = "warning", **fields: str | float) -> None:
+        """Log a problem that an operator may have to correct; JSON lines carry its fields too."""
+        self._logger.warning(message, extra={"event": event, "fields": fields})
 
     def exception(self, error: Exception) -> None:
         """Log an unexpected error with its traceback."""

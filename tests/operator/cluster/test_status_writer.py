@@ -33,7 +33,7 @@ class Log(EventLog):
         self.warnings: list[str] = []
 
     @override
-    def warning(self, message: str) -> None:
+    def warning(self, message: str, event: str = "warning", **fields: str | float) -> None:
         self.warnings.append(message)
 
     @override

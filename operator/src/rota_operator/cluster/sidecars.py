@@ -16,6 +16,7 @@ from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kinds import POD
 from rota_operator.cluster.offset_orders import OffsetOrders
 from rota_operator.cluster.process_clocks import ProcessClocks
+from rota_operator.cluster.rejection_limit import RejectionLimit
 from rota_operator.cluster.settings_orders import SettingsOrders, key_of
 from rota_operator.cluster.token_review import PodGroup, ReviewClocks, ReviewPorts, TokenReviewer
 from rota_operator.cluster.tokens import Pod
@@ -27,6 +28,8 @@ from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 from rota_service.addresses import BindError
 from rota_service.event_log import EventLog
 from rota_service.server_certificates import CertificateFiles, Certificates
+
+REASON_LENGTH_MAX = 500
 
 
 class FleetEnvironment(NamedTuple):
@@ -55,6 +58,7 @@ class ClusterFleet:
         self.offsets = OffsetOrders(
             self._server, environment.groups, environment.clocks.monotonic_s, environment.event_log.warning
         )
+        self._rejections = RejectionLimit()
 
     @asynccontextmanager
     async def serve(self, config: ClusterConfig) -> AsyncIterator[str]:
@@ -90,4 +94,14 @@ class ClusterFleet:
         self._environment.groups.add_report(key_of(principal), report)
 
     def _on_rejected(self, peer: str, reason: str) -> None:
-        self._environment.event_log.warning(f"rejected a sidecar at {peer}: {reason}")
+        """Log a rejected stream, within RejectionLimit; the reason may quote names that the sidecar has sent."""
+        reason = reason[:REASON_LENGTH_MAX]
+        suppressed = self._rejections.admit(self._environment.clocks.monotonic_s())
+        if suppressed is not None:
+            self._environment.event_log.warning(
+                f"rejected a sidecar at {peer}: {reason}",
+                "fleet_rejection",
+                peer=peer,
+                reason=reason,
+                suppressed=suppressed,
+            )

@@ -1,0 +1,152 @@
+"""Workloads that cost nothing, ConsumerGroups for them, and what is compared of a workload. Called by the tests of adoption."""
+
+import copy
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tests.support.cluster import Cluster
+from tests.support.cluster.manifests import Manifest
+
+TOPIC = "orders"
+SIDECAR = "rota-sidecar"
+KINDS = ("Deployment", "StatefulSet")
+WITHIN_S = 30
+# Pods with it are scheduled to no node.
+NO_NODE = {"rota.dev/no-such-node": "true"}
+# Set by controllers of Kubernetes, or by kubectl with the time or the whole manifest in it.
+OF_CONTROLLERS = (
+    "deployment.kubernetes.io/revision",
+    "kubectl.kubernetes.io/last-applied-configuration",
+)
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+
+
+def workload(kind: str, name: str, *, version: str = "1", replicas: int = 0, **pod: object) -> Manifest:
+    """A Deployment or StatefulSet as its owner writes it, whose pods are scheduled to no node."""
+    labels = {"app": name}
+    container = {
+        "name": "app",
+        "image": "app:1",
+        "env": [{"name": "VERSION", "value": version}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    template = {
+        "metadata": {"labels": labels, "annotations": {"example.com/version": version}},
+        "spec": {
+            "containers": [container, {"name": "proxy", "image": "proxy:1"}],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "nodeSelector": NO_NODE,
+            **pod,
+        },
+    }
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    if kind == "StatefulSet":
+        spec["serviceName"] = name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "labels": labels, "annotations": {"example.com/owner": "shop"}},
+        "spec": spec,
+    }
+
+
+def consumer_group(name: str, coordinator: str, kind: str, target: str, **spec: object) -> Manifest:
+    """A ConsumerGroup for a workload; `spec` adds to its spec."""
+    fixed = {
+        "bootstrapServers": [f"rota://{coordinator}"],
+        "topics": [TOPIC],
+        "scaleTargetRef": {"kind": kind, "name": target},
+    }
+    return {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "ConsumerGroup",
+        "metadata": {"name": name},
+        "spec": fixed | spec,
+    }
+
+
+def resource_of(manifest: Manifest) -> str:
+    """Name a workload as kubectl does."""
+    return f"{manifest['kind'].lower()}/{manifest['metadata']['name']}"
+
+
+def as_list(manifests: Sequence[Manifest]) -> str:
+    """Manifests as one document for kubectl's standard input."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
+
+
+def owners_part(found: Any) -> Any:  # noqa: ANN401  an object as it is stored
+    """
+    Return what the owner of a workload has applied: labels, annotations and spec, with `NAME` for its own name.
+
+    Times, and what controllers add, are left out.
+    """
+    found = copy.deepcopy(found)
+    metadata, template = found["metadata"], found["spec"]["template"]["metadata"]
+    for each in (metadata, template):
+        annotations = each.get("annotations") or {}
+        each["annotations"] = {
+            name: "TIME" if name == RESTARTED else value
+            for name, value in annotations.items()
+            if name not in OF_CONTROLLERS
+        }
+    kept = {name: metadata.get(name) for name in ("labels", "annotations")}
+    text = json.dumps({"metadata": kept, "spec": found["spec"]}, sort_keys=True)
+    return json.loads(text.replace(json.dumps(metadata["name"]), '"NAME"'))
+
+
+class Shop:
+    """A namespace with workloads and ConsumerGroups, and the owner's kubectl for it."""
+
+    def __init__(self, cluster: Cluster, namespace: str, coordinator: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.coordinator = coordinator
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        """Run kubectl in the namespace."""
+        return self.cluster.kubectl(*arguments, "--namespace", self.namespace, input=input)
+
+    def apply(self, *manifests: Manifest, flags: Sequence[str] = ()) -> None:
+        """`kubectl apply`."""
+        self.kubectl("apply", *flags, "--filename", "-", input=as_list(manifests))
+
+    def group(self, name: str, kind: str, target: str, **spec: object) -> None:
+        """Create or change a ConsumerGroup."""
+        self.apply(consumer_group(name, self.coordinator, kind, target, **spec))
+
+    def groups_of(self, manifests: Sequence[Manifest], **spec: object) -> None:
+        """Create a ConsumerGroup for each workload, with its name."""
+        named = [(each["metadata"]["name"], each["kind"]) for each in manifests]
+        self.apply(*(consumer_group(name, self.coordinator, kind, name, **spec) for name, kind in named))
+
+    def get(self, resource: str) -> Any:  # noqa: ANN401  an object as it is stored
+        """`deployment/NAME` as it is stored."""
+        return self.cluster.get(resource, namespace=self.namespace)
+
+    def get_all(self, manifests: Sequence[Manifest]) -> list[Any]:
+        """Workloads as they are stored."""
+        names = [resource_of(each) for each in manifests]
+        found = json.loads(self.kubectl("get", *names, "--output=json"))
+        return list(found["items"])
+
+    def wait(self, resource: str, condition: str) -> None:
+        """`kubectl wait --for`."""
+        self.cluster.wait(resource, condition, namespace=self.namespace, within_s=WITHIN_S)
+
+    def wait_adopted(self, *resources: str) -> None:
+        """Wait until workloads have the sidecar."""
+        condition = f"jsonpath={{.spec.template.spec.initContainers[0].name}}={SIDECAR}"
+        self.kubectl("wait", *resources, f"--for={condition}", f"--timeout={WITHIN_S}s")
+
+    def wait_ready_reason(self, group: str, reason: str) -> str:
+        """Wait until the condition Ready has this reason; return its message."""
+        path = '{.status.conditions[?(@.type=="Ready")].reason}'
+        self.wait(f"consumergroup/{group}", f"jsonpath={path}={reason}")
+        conditions = self.get(f"consumergroup/{group}")["status"]["conditions"]
+        return next(str(each.get("message", "")) for each in conditions if each["type"] == "Ready")
+
+    def delete_groups(self, *names: str) -> None:
+        """Delete ConsumerGroups, and wait until the operator has released their workloads."""
+        self.kubectl("delete", "consumergroup", *names, f"--timeout={WITHIN_S}s")

@@ -1,0 +1,48 @@
+"""Fixtures of tests that need a real API server, but no running pods: operator and coordinator are processes of this machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.adopting import TOPIC
+from tests.support.cluster import Cluster
+from tests.support.cluster.operator_process import OperatorProcess
+from tests.support.cluster.rota_manifests import NAMESPACE, OPERATOR
+from tests.support.coordinator import Coordinator, serving
+
+
+@pytest.fixture(scope="module")
+def without_operator(consumer_groups: Cluster) -> Iterator[Cluster]:
+    """The cluster with ConsumerGroups, in which no operator runs: one that other tests need is away meanwhile."""
+    names = ["deployment", OPERATOR, "--namespace", NAMESPACE]
+    is_there = bool(consumer_groups.kubectl("get", *names, "--ignore-not-found", "--output=name"))
+    if is_there:
+        consumer_groups.kubectl("scale", *names, "--replicas=0")
+        consumer_groups.kubectl(
+            "wait", "pods", f"--selector=app={OPERATOR}", "--for=delete", f"--namespace={NAMESPACE}"
+        )
+    yield consumer_groups
+    if is_there:
+        consumer_groups.kubectl("scale", *names, "--replicas=1")
+        consumer_groups.wait(f"deployment/{OPERATOR}", "condition=Available", namespace=NAMESPACE)
+
+
+@pytest.fixture(scope="module")
+def outside_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    """A coordinator that the operator reaches, and pods do not; it has the topic of `adopting`."""
+    folder: Path = tmp_path_factory.mktemp("coordinator")
+    with serving(folder, ("--group-min-session-timeout-ms=500",)) as coordinator:
+        coordinator.make_topic(TOPIC, 2)
+        yield coordinator
+
+
+@pytest.fixture(scope="module")
+def operated(
+    without_operator: Cluster, outside_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """The cluster with an operator outside of it, for all namespaces."""
+    operator = OperatorProcess(tmp_path_factory.mktemp("operator"), without_operator.kubeconfig)
+    operator.start()
+    yield without_operator
+    operator.stop()

@@ -1,7 +1,7 @@
 """
 
 Log the start and the end of each rebalance; the coordinator's Observers call it after a group's state has changed.
-Lines contain ids and reasons of members, but no metadata and no secrets.
+Of what members send, lines contain their ids only: no metadata, no reasons and no secrets.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ class RoundLog(Observer):
 
     @override
     def appended(self, seconds: float) -> None:
-        """As above."""
+        """Ignore the event: it is measured by the metrics."""
 
     @override
     def lagged(self, seconds: float) -> None:
-        """As above."""
+        """Ignore the event: it is measured by the metrics."""
 
     @override
     def round_changed(self, change: Round) -> None:

@@ -1,5 +1,6 @@
 """The `rota` commands of the guides run as printed, and every page with such commands is tested."""
 
+import argparse
 import re
 import shlex
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota_coordinator import options as coordinator_options
+from rota_operator.cluster.config import add_flags, config_of, error_in
 from rota_sidecar.config.loading import read_sources
 from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.membership.strategies import known
@@ -88,6 +90,10 @@ def test_what_starts_a_part_is_taken_by_it(page: str, command: str) -> None:
     _, _, module, *arguments = shlex.split(command, comments=True)
     if module == "rota_coordinator":
         assert coordinator_options.option_error(coordinator_options.parse(arguments)) == ""
+    elif module == "rota_operator":
+        parser = argparse.ArgumentParser()
+        add_flags(parser.add_subparsers().add_parser("cluster"))
+        assert error_in(config_of(parser.parse_args(arguments), own_namespace="", host_name="host")) == ""
     else:
         assert module == "rota_sidecar"
         assert assignor_problem(read_sources(arguments, {}).config().assignors, known(100)) == ""

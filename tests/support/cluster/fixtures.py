@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.cluster import images
+from tests.support import rota_images
 from tests.support.cluster.cluster import Cluster, remove_leftovers, running
 from tests.support.cluster.prepared import prepare
 from tests.support.cluster.rota_manifests import COORDINATOR, NAMESPACE, OPERATOR, rota
@@ -44,7 +44,7 @@ def consumer_groups(cluster: Cluster) -> Cluster:
 @pytest.fixture(scope="session")
 def rota_cluster(consumer_groups: Cluster) -> Cluster:
     """The cluster with a coordinator and an operator in it; applications of tests use the image of the command line."""
-    parts = {name: images.part(name) for name in ("operator", "coordinator", "sidecar", "cli")}
+    parts = rota_images.prepare()
     for image in parts.values():
         consumer_groups.load_image(image)
     manifests = rota(*(parts[name].name for name in ("operator", "coordinator", "sidecar")))

@@ -1,0 +1,12 @@
+"""Images of Rota's own parts for the tests in a cluster: built once for each state of the sources, before the tier runs."""
+
+from tests.support.cluster import images
+from tests.support.cluster.images import Image
+
+# The operator, what it needs, and the applications of tests, which run in the image of the command line.
+PARTS = ("operator", "coordinator", "sidecar", "cli")
+
+
+def prepare() -> dict[str, Image]:
+    """Build the images that are missing."""
+    return {name: images.part(name) for name in PARTS}

@@ -45,6 +45,10 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     example = Applied(rota_cluster, namespace, manifests)
     for condition in (f"jsonpath={{.status.members}}={REPLICAS}", "condition=Ready"):
         rota_cluster.wait(f"consumergroup/{GROUP}", condition, namespace=namespace, within_s=READY_WITHIN_S)
+    # Pods from before the adoption may still be there.
+    rota_cluster.kubectl(
+        "rollout", "status", f"deployment/{ENRICHER}", "-n", namespace, f"--timeout={READY_WITHIN_S}s"
+    )
     yield example
     rota_cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
@@ -69,7 +73,7 @@ def test_a_group_is_ready_when_every_partition_has_an_owner_and_one_line_shows_i
 def test_each_pod_of_the_workload_has_a_sidecar_that_is_ready(applied: Applied) -> None:
     pods = applied.get("pods")["items"]
     members = [each for each in pods if each["metadata"]["labels"]["app"] == ENRICHER]
-    running = [each for each in members if each["status"]["phase"] == "Running"]
+    running = [each for each in members if "deletionTimestamp" not in each["metadata"]]
     assert len(running) == REPLICAS
     for pod in running:
         [sidecar] = pod["spec"]["initContainers"]
@@ -126,7 +130,7 @@ def test_deleting_a_group_gives_its_workload_back_as_its_owner_applied_it(
     assert [each["name"] for each in adopted["initContainers"]] == ["rota-sidecar"]
     assert adopted["terminationGracePeriodSeconds"] > OWN_GRACE_S
 
-    rota_cluster.kubectl("delete", "--namespace", namespace, f"consumergroup/{GROUP}", "--timeout=30s")
+    rota_cluster.kubectl("delete", "--namespace", namespace, f"consumergroup/{GROUP}", "--timeout=60s")
     released = rota_cluster.get(target, namespace=namespace)
     assert released["spec"]["template"] == owners["spec"]["template"]
     assert released["metadata"].get("labels") == owners["metadata"].get("labels")

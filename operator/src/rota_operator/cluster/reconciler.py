@@ -37,7 +37,9 @@ DELETION_S = 2.0
 TARGET_FIRST_S = 1.0
 TARGET_MAX_S = 30.0
 # Of one reconcile, while others change the same objects.
-ATTEMPTS_MAX = 4
+ATTEMPTS_MAX = 8
+# After that many: the others are not done yet, and no backoff is needed for their sake.
+CONFLICT_S = 1.0
 # A share of the interval, so that resyncs of many groups spread.
 JITTER = 0.2
 
@@ -96,6 +98,8 @@ class Reconciler:
                 continue
             outcome = Outcome(observed, decision, None if error is None else failure_of(error))
             self._reports.decided(key, outcome)
+            if isinstance(error, Conflict) and error.retry:
+                return CONFLICT_S
             if error is not None:
                 raise error
             return self._again_s(key, observed, decision)

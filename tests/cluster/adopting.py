@@ -12,8 +12,11 @@ TOPIC = "orders"
 SIDECAR = "rota-sidecar"
 KINDS = ("Deployment", "StatefulSet")
 WITHIN_S = 30
+CLEANUP_S = 60
 # Pods with it are scheduled to no node.
 NO_NODE = {"rota.dev/no-such-node": "true"}
+# Of every ConsumerGroup here.
+LABELS = {"rota.dev/test": "without-pods"}
 # Set by controllers of Kubernetes, or by kubectl with the time or the whole manifest in it.
 OF_CONTROLLERS = (
     "deployment.kubernetes.io/revision",
@@ -61,9 +64,16 @@ def consumer_group(name: str, coordinator: str, kind: str, target: str, **spec: 
     return {
         "apiVersion": "rota.dev/v1alpha1",
         "kind": "ConsumerGroup",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": LABELS},
         "spec": fixed | spec,
     }
+
+
+def delete_all_groups(cluster: Cluster) -> None:
+    """Delete the ConsumerGroups of all tests here, and wait until their operator, which still runs, has released the workloads."""
+    [(name, value)] = LABELS.items()
+    selector = f"--selector={name}={value}"
+    cluster.kubectl("delete", "consumergroups", selector, "--all-namespaces", f"--timeout={CLEANUP_S}s")
 
 
 def resource_of(manifest: Manifest) -> str:

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.adopting import KINDS, SIDECAR, Shop, as_list, owners_part, resource_of, workload
+from tests.cluster.adopting import (
+    KINDS,
+    SIDECAR,
+    Shop,
+    as_list,
+    delete_all_groups,
+    owners_part,
+    resource_of,
+    workload,
+)
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
@@ -26,6 +35,7 @@ def namespaces(operated: Cluster) -> Iterator[list[str]]:
     """Names of the tests' namespaces, which are deleted after the last test."""
     found: list[str] = []
     yield found
+    delete_all_groups(operated)
     operated.kubectl("delete", "namespace", *found, "--wait=false")
 
 

@@ -270,6 +270,6 @@ def test_a_reader_that_got_something_else_is_found() -> None:
 def test_a_reader_that_passes_an_open_transaction_is_found_whatever_it_received() -> None:
     good = good_history()
     early = [good.fetches[0], good.fetches[1]._replace(event_log_size=19), good.fetches[2]]
-    assert rules_broken(replace(good, fetches=early)) == {"beyond_the_stable"}
+    assert rules_broken(replace(good, fetches=early)) == {"past_the_last_stable_offset"}
     said = [good.fetches[0]._replace(last_stable_offset=2), *good.fetches[1:]]
-    assert rules_broken(replace(good, fetches=said)) == {"beyond_the_stable"}
+    assert rules_broken(replace(good, fetches=said)) == {"past_the_last_stable_offset"}

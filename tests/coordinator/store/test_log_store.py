@@ -292,7 +292,7 @@ def test_a_snapshot_that_is_asked_for_inside_comes_behind_what_it_says(tmp_path:
 
 def test_together_cannot_be_nested(tmp_path: Path) -> None:
     async def story(store: LogStore) -> None:
-        with store.atomic(), pytest.raises(RuntimeError, match="inside"), store.atomic():
+        with store.atomic(), pytest.raises(RuntimeError, match="cannot be nested"), store.atomic():
             pass
 
     play(tmp_path, story)

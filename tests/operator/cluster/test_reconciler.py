@@ -9,7 +9,7 @@ import pytest
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.channels import Channels
-from rota_operator.cluster.errors import Conflict, Forbidden
+from rota_operator.cluster.errors import Conflict, Forbidden, Unavailable
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.observe import Surroundings
@@ -180,6 +180,21 @@ def test_a_refused_change_is_reported_with_its_reason_and_tried_once(
     [outcome] = cluster.outcomes
     assert outcome.failure is not None
     assert (outcome.failure.reason, part in outcome.failure.message) == (reason, True)
+
+
+@pytest.mark.parametrize("paths", [{TARGET}, {TARGET, f"{TARGET.rpartition('/')[0]}"}])
+def test_a_server_that_fails_while_the_cluster_is_read_is_the_api_servers_error_and_no_bug(
+    paths: set[str],
+) -> None:
+    cluster = Cluster()
+    cluster.refuse = lambda sent: status(503, "", "overloaded") if sent.path in paths else None
+
+    async def story(reconciler: Reconciler) -> None:
+        with pytest.raises(Unavailable):
+            await reconciler.reconcile(KEY)
+
+    play(cluster, story)
+    assert cluster.writes == []
 
 
 def test_a_missing_workload_is_looked_for_less_and_less_often_until_it_is_there() -> None:

@@ -6,9 +6,12 @@ writes; other ConsumerGroups come from the index. That are seven small requests 
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
 
 from rota_operator.cluster.api import Api
+from rota_operator.cluster.errors import ApiError
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kinds import (
     AUTOSCALER,
@@ -55,7 +58,7 @@ async def observe(api: Api, around: Surroundings, key: Key) -> Observed | None:
     own = claim_of(resource)
     selector = f"{CLAIM_LABEL}={own.uid}"
     owned_name = f"rota-{key.name}"
-    async with asyncio.TaskGroup() as tasks:
+    async with first_api_error(), asyncio.TaskGroup() as tasks:
         target = tasks.create_task(target_of(api, key, own.target))
         adopted = tasks.create_task(adopted_workloads(api, key, selector))
         config_map = tasks.create_task(api.find(CONFIG_MAP, key.namespace, owned_name))
@@ -76,6 +79,18 @@ async def observe(api: Api, around: Surroundings, key: Key) -> Observed | None:
         members=around.groups.members(key),
         is_new=around.groups.is_new(key),
     )
+
+
+@asynccontextmanager
+async def first_api_error() -> AsyncIterator[None]:
+    """Raise the first ApiError of tasks that failed side by side; a group with any other error is raised as it is."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        failed, others = group.split(ApiError)
+        if failed is None or others is not None:
+            raise
+        raise failed.exceptions[0] from None
 
 
 async def target_of(api: Api, key: Key, target: WorkloadRef | None) -> Object | None:

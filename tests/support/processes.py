@@ -194,13 +194,13 @@ def steady_ms() -> int:
     return int(time.monotonic() * 1000)
 
 
-def wait_for(what: str, holds: Callable[[], bool], *, within_s: float) -> None:
+def wait_for(what: str, holds: Callable[[], bool], *, within_s: float, poll_s: float = POLL_S) -> None:
     """Return as soon as it holds, for what several processes do together; raise when time is up."""
     deadline = time.monotonic() + within_s
     while not holds():
         if time.monotonic() > deadline:
             raise ProcessFailed(f"{what}: not after {within_s:.0f} s")
-        time.sleep(POLL_S)
+        time.sleep(poll_s)
 
 
 def run_in_foreground(system: AbstractContextManager[System], describe: Callable[[System], str]) -> None:

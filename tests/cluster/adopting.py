@@ -12,7 +12,7 @@ TOPIC = "orders"
 SIDECAR = "rota-sidecar"
 KINDS = ("Deployment", "StatefulSet")
 WITHIN_S = 30
-CLEANUP_S = 60
+CLEANUP_S = 120
 # Pods with it are scheduled to no node.
 NO_NODE = {"rota.dev/no-such-node": "true"}
 # Of every ConsumerGroup here.

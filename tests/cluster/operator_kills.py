@@ -1,0 +1,173 @@
+"""
+Scenarios in which an operator is killed, and the state that is compared afterwards. Called by `test_operator_kills`.
+
+A scenario has manifests that are applied before, and steps. All runs of all scenarios share one operator, each in a namespace of its
+own: kubectl applies the step of all of them at once. After the n-th write request to a run's namespace the proxy cuts it off, and
+when all runs are cut off the process is killed: for each run exactly n writes have been carried out.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from tests.cluster.adopting import KINDS, TOPIC, consumer_group, workload
+from tests.support.cluster import Cluster
+from tests.support.cluster.manifests import Manifest
+
+GROUP, TARGET, SECOND_TARGET = "orders", "enricher", "second"
+OTHER_TOPIC = "payments"
+COMPARED = "consumergroups,deployments,statefulsets,configmaps,poddisruptionbudgets"
+# Every namespace has it.
+OF_KUBERNETES = "ConfigMap/kube-root-ca.crt"
+# By kind and name.
+State = dict[str, Any]
+
+
+class Step(NamedTuple):
+    """Manifests that kubectl applies or deletes; the next step begins when this one is `done`."""
+
+    verb: Literal["apply", "delete"]
+    manifests: tuple[Manifest, ...]
+    done: Callable[[State], bool] = lambda _: True
+
+
+class Scenario(NamedTuple):
+    """Changes of one ConsumerGroup."""
+
+    name: str
+    before: tuple[Manifest, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(slots=True)
+class Run:
+    """A scenario in a namespace of its own."""
+
+    scenario: Scenario
+    namespace: str
+    # Number of writes after which the operator is killed; None: it is not.
+    point: int | None = None
+    steps: list[Step] = field(default_factory=list)
+
+
+def scenarios(coordinator: str) -> list[Scenario]:
+    """The ten scenarios of groups at this coordinator."""
+    # Adoption raises its grace period, so there is more to undo.
+    target = workload(KINDS[0], TARGET, terminationGracePeriodSeconds=5)
+    second = workload(KINDS[1], SECOND_TARGET)
+
+    def group(**spec: object) -> Manifest:
+        return consumer_group(GROUP, coordinator, KINDS[0], TARGET, **{"replicas": 0, **spec})
+
+    def applied(*manifests: Manifest) -> Step:
+        return Step("apply", manifests)
+
+    budget: Manifest = {"podDisruptionBudget": {"maxUnavailable": 1}}
+    delete = Step("delete", (group(),), lambda state: f"ConsumerGroup/{GROUP}" not in state)
+    is_deleting: Manifest = {"deletionPolicy": "DeleteGroup"}
+    found = [
+        ("create", (target,), (applied(group(**budget)),)),
+        ("scale", (target, group()), (applied(group(replicas=3)),)),
+        ("change-topics", (target, group()), (applied(group(topics=[TOPIC, OTHER_TOPIC])),)),
+        ("suspend", (target, group()), (applied(group(suspend=True)),)),
+        ("resume", (target, group(suspend=True)), (applied(group()),)),
+        ("change-assignor", (target, group()), (applied(group(assignment={"strategy": "range"})),)),
+        ("delete-retain", (target, group(**budget)), (delete,)),
+        ("delete-group", (target, group(**is_deleting)), (delete,)),
+        ("recreate", (target, group()), (delete, applied(group(**budget)))),
+        (
+            "second-workload",
+            (target, second, group()),
+            (applied(group(scaleTargetRef={"kind": KINDS[1], "name": SECOND_TARGET})),),
+        ),
+    ]
+    return [Scenario(*each) for each in found]
+
+
+def in_namespace(manifests: Iterable[Manifest], namespace: str) -> list[Manifest]:
+    """Manifests for a namespace."""
+    return [{**each, "metadata": {**each["metadata"], "namespace": namespace}} for each in manifests]
+
+
+def set_up(cluster: Cluster, runs: Sequence[Run]) -> None:
+    """Create the runs' namespaces, and what their scenarios find."""
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": run.namespace}} for run in runs
+    ]
+    kubectl(cluster, "create", namespaces)
+    kubectl(
+        cluster,
+        "create",
+        [each for run in runs for each in in_namespace(run.scenario.before, run.namespace)],
+        # For the steps, which apply.
+        "--save-config",
+    )
+    for run in runs:
+        run.steps = list(run.scenario.steps)
+
+
+def take_steps(cluster: Cluster, runs: Sequence[Run], states: dict[str, State]) -> None:
+    """Take the next step of each run whose last one is done by the states."""
+    for verb in ("apply", "delete"):
+        manifests: list[Manifest] = []
+        for run in runs:
+            taken = len(run.scenario.steps) - len(run.steps)
+            is_due = taken == 0 or run.scenario.steps[taken - 1].done(states[run.namespace])
+            if run.steps and is_due and run.steps[0].verb == verb:
+                manifests += in_namespace(run.steps.pop(0).manifests, run.namespace)
+        if manifests:
+            kubectl(cluster, verb, manifests, *(("--wait=false",) if verb == "delete" else ()))
+
+
+def kubectl(cluster: Cluster, verb: str, manifests: Sequence[Manifest], *flags: str) -> None:
+    """Run a command on manifests of several namespaces."""
+    document = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+    cluster.kubectl(verb, *flags, "--filename", "-", input=json.dumps(document))
+
+
+def states_of(cluster: Cluster, runs: Sequence[Run]) -> dict[str, State]:
+    """Objects of each run's namespace, by the namespace."""
+    found: dict[str, State] = {run.namespace: {} for run in runs}
+    answer = json.loads(cluster.kubectl("get", COMPARED, "--all-namespaces", "--output=json"))
+    for each in answer["items"]:
+        state = found.get(each["metadata"]["namespace"])
+        key = f"{each['kind']}/{each['metadata']['name']}"
+        if state is not None and key != OF_KUBERNETES:
+            state[key] = each
+    return found
+
+
+def comparable(state: State, namespace: str) -> State:
+    """Leave out of a state what two equal runs differ in: uids, versions, times, the namespace, and what controllers count."""
+    state = copy.deepcopy(state)
+    uids = [each["metadata"]["uid"] for key, each in state.items() if key.startswith("ConsumerGroup/")]
+    for key, found in state.items():
+        metadata = found["metadata"]
+        for name in ("uid", "resourceVersion", "creationTimestamp"):
+            metadata.pop(name)
+        managers = [{**each, "time": ""} for each in metadata.get("managedFields", ())]
+        # The controllers' own part of the status belongs to them.
+        ours = [each for each in managers if each["manager"] != "kube-controller-manager"]
+        metadata["managedFields"] = sorted(ours, key=lambda each: json.dumps(each, sort_keys=True))
+        if not key.startswith("ConsumerGroup/"):
+            found.pop("status", None)
+        for condition in (found.get("status") or {}).get("conditions", ()):
+            condition.pop("lastTransitionTime")
+    text = json.dumps(state, sort_keys=True).replace(namespace, "NAMESPACE")
+    for uid in uids:
+        text = text.replace(uid, "UID")
+    compared: State = json.loads(text)
+    return compared
+
+
+def differences(expected: Any, found: Any, path: str = "") -> list[str]:  # noqa: ANN401  any JSON
+    """Describe where two values of JSON differ."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return [
+            each
+            for name in sorted(expected.keys() | found.keys())
+            for each in differences(expected.get(name), found.get(name), f"{path}.{name}")
+        ]
+    return [] if expected == found else [f"{path}: {found!r} instead of {expected!r}"]

@@ -50,8 +50,9 @@ class ProcessesUnderTest:
         )
 
     def lines(self, who: str) -> list[str]:
+        """Return the complete lines of a log: the process may be writing the last one."""
         log = self.folder / "logs" / f"{who}.log"
-        return log.read_text().splitlines() if log.exists() else []
+        return log.read_text().rpartition("\n")[0].splitlines() if log.exists() else []
 
     def pid(self, who: str) -> int:
         return int([line for line in self.lines(who) if line.startswith("started")][-1].split()[2])

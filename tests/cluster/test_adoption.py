@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
 from tests.support.coordinator import Coordinator
+from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -187,6 +189,10 @@ def test_of_two_groups_the_older_has_the_workload_and_after_it_the_younger(shop:
     shop.apply(workload("Deployment", "enricher"))
     shop.group("older", "Deployment", "enricher")
     shop.wait_adopted("deployment/enricher")
+    # Creation timestamps have seconds; within one, the uids decide who is older.
+    created = datetime.fromisoformat(shop.get("consumergroup/older")["metadata"]["creationTimestamp"])
+    second = timedelta(seconds=1)
+    wait_for("the next second", lambda: datetime.now(UTC) >= created + second, within_s=5)  # noqa: TID251  the server's clock is this machine's
     shop.group("younger", "Deployment", "enricher")
     said = shop.wait_ready_reason("younger", "TargetClaimed")
     assert f"belongs to the older ConsumerGroup {shop.namespace}/older" in said

@@ -5,9 +5,12 @@ argparse prints the help, the version and errors of usage (exit code 2), and exi
 """
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
+
+from typing_extensions import override
 
 from rota_sidecar.config.flag_types import Flag, Properties, Switch
 from rota_sidecar.config.flags import FLAGS
@@ -18,12 +21,23 @@ DESCRIPTION = (
 )
 
 
+class ShowVersion(argparse.Action):
+    """Print the version and exit. The version is read only then: reading it takes milliseconds, which each start would spend."""
+
+    @override
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        sys.stdout.write(f"{parser.prog} {version('rota-sidecar')}\n")
+        parser.exit()
+
+
 def parse_arguments(arguments: Sequence[str]) -> Mapping[Flag[Any], str | bool | Sequence[str]]:
     """Return the flags that are given, with their text; a switch with its boolean, properties with the text of each."""
     parser = argparse.ArgumentParser(
         prog="rota-sidecar", description=DESCRIPTION, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version('rota-sidecar')}")
+    parser.add_argument(
+        "--version", action=ShowVersion, nargs=0, help="show program's version number and exit"
+    )
     for flag in FLAGS:
         if isinstance(flag.type, Switch):
             parser.add_argument(flag.option, action=argparse.BooleanOptionalAction, help=help_of(flag))

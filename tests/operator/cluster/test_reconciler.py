@@ -20,7 +20,7 @@ from rota_operator.cluster.reconciler import (
     CONFLICT_S,
     DELETION_S,
     JITTER,
-    TARGET_MAX_S,
+    LOOK_MAX_S,
     Outcome,
     Reconciler,
     Reports,
@@ -203,15 +203,44 @@ def test_a_missing_workload_is_looked_for_less_and_less_often_until_it_is_there(
 
     async def story(reconciler: Reconciler) -> None:
         waits = [await reconciler.reconcile(KEY) for _ in range(7)]
-        assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, TARGET_MAX_S, TARGET_MAX_S]
+        assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, LOOK_MAX_S, LOOK_MAX_S]
         cluster.objects[TARGET] = target
         again_s = await reconciler.reconcile(KEY)
         assert again_s is not None
-        assert again_s > TARGET_MAX_S
+        assert again_s > LOOK_MAX_S
         del cluster.objects[TARGET]
         assert await reconciler.reconcile(KEY) == 1.0
 
     play(cluster, story)
+
+
+def test_a_secret_that_is_reported_missing_late_is_named_and_looked_for_until_the_pod_starts() -> None:
+    cluster = Cluster()
+    pods, events = "/api/v1/namespaces/shop/pods", "/api/v1/namespaces/shop/events"
+    key = {"name": "login", "key": "ca.crt"}
+    cluster.objects[GROUP]["spec"] |= {
+        "bootstrapServers": ["kafka.example.com:9092"], "auth": {"tls": {"caCertSecret": key}},
+    }  # fmt: skip
+    pod = {"metadata": {"uid": "u-3"}, "status": {"phase": "Pending"}}
+    cluster.objects |= {pods: {"items": [pod]}, events: {"items": []}}
+
+    async def story(reconciler: Reconciler) -> None:
+        assert await reconciler.reconcile(KEY) == 1.0
+        # No watch reports the kubelet's event.
+        cluster.objects[events]["items"] = [{"message": 'secret "login" not found'}]
+        assert await reconciler.reconcile(KEY) == 2.0
+        pod["status"] = {"phase": "Running"}
+        again_s = await reconciler.reconcile(KEY)
+        assert again_s is not None
+        assert again_s > LOOK_MAX_S
+
+    play(cluster, story)
+    refusals = [each.decision.refusal for each in cluster.outcomes]
+    assert [None if each is None else each.reason for each in refusals] == [
+        None,
+        Reason.SECRET_NOT_FOUND,
+        None,
+    ]
 
 
 def test_a_group_that_is_being_deleted_is_looked_at_until_it_is_gone() -> None:

@@ -22,7 +22,7 @@ from rota_operator.cluster.kinds import (
     ResourceKind,
     workload_kind,
 )
-from rota_operator.cluster.missing_secrets import missing_secrets
+from rota_operator.cluster.pending_pods import pending_pods
 from rota_operator.cluster.queues import Key
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.reconcile.group import claim_of
@@ -64,7 +64,7 @@ async def observe(api: Api, around: Surroundings, key: Key) -> Observed | None:
         config_map = tasks.create_task(api.find(CONFIG_MAP, key.namespace, owned_name))
         budget = tasks.create_task(api.find(DISRUPTION_BUDGET, key.namespace, owned_name))
         autoscalers = tasks.create_task(autoscalers_of(api, key, own.target))
-        missing = tasks.create_task(missing_secrets(api, key.namespace, selector, resource))
+        pending = tasks.create_task(pending_pods(api, key.namespace, selector, resource))
     return Observed(
         resource=resource,
         settings=around.settings,
@@ -75,7 +75,8 @@ async def observe(api: Api, around: Surroundings, key: Key) -> Observed | None:
         config_map=config_map.result(),
         disruption_budget=budget.result(),
         autoscalers=autoscalers.result(),
-        missing_secrets=missing.result(),
+        missing_secrets=pending.result().missing_secrets,
+        pods_are_pending=pending.result().exist,
         members=around.groups.members(key),
         is_new=around.groups.is_new(key),
     )

@@ -33,9 +33,9 @@ from rota_operator.spec.validation import InvalidSpec, parse_spec
 
 # A ConsumerGroup that is being deleted waits for pods and members, which no watch reports.
 DELETION_S = 2.0
-# A missing workload is looked for: doubled with each reconcile that misses it. Its creation is not watched.
-TARGET_FIRST_S = 1.0
-TARGET_MAX_S = 30.0
+# What no watch reports is looked for: a missing workload, a Secret that pending pods miss. Doubled with each look in succession.
+LOOK_FIRST_S = 1.0
+LOOK_MAX_S = 30.0
 # Of one reconcile, while others change the same objects.
 ATTEMPTS_MAX = 8
 # After that many: the others are not done yet, and no backoff is needed for their sake.
@@ -80,8 +80,8 @@ class Reconciler:
         self._groups = groups
         self._reports = reports
         self._resync_s = resync_s
-        # Reconciles in succession that did not find the workload.
-        self._misses: dict[Key, int] = {}
+        # Reconciles in succession after which something was still looked for.
+        self._looks: dict[Key, int] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; returns in how many seconds to do it again. Raises ApiError, and Unavailable of a coordinator."""
@@ -115,7 +115,7 @@ class Reconciler:
         return None
 
     def _forget(self, key: Key) -> None:
-        self._misses.pop(key, None)
+        self._looks.pop(key, None)
         self._groups.remove(key)
         self._reports.gone(key)
 
@@ -133,10 +133,11 @@ class Reconciler:
     def _again_s(self, key: Key, observed: Observed, decision: Decision) -> float:
         if "deletionTimestamp" in observed.resource["metadata"]:
             return DELETION_S
-        if decision.refusal is not None and decision.refusal.reason == Reason.TARGET_NOT_FOUND:
-            misses = self._misses[key] = self._misses.get(key, -1) + 1
-            return float(min(TARGET_MAX_S, TARGET_FIRST_S * 2 ** min(misses, 10)))
-        self._misses.pop(key, None)
+        has_no_target = decision.refusal is not None and decision.refusal.reason == Reason.TARGET_NOT_FOUND
+        if has_no_target or observed.pods_are_pending:
+            looks = self._looks[key] = self._looks.get(key, -1) + 1
+            return float(min(LOOK_MAX_S, LOOK_FIRST_S * 2 ** min(looks, 10)))
+        self._looks.pop(key, None)
         return self._resync_s * random.uniform(1 - JITTER, 1 + JITTER)
 
 

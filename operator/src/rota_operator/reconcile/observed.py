@@ -71,6 +71,8 @@ class Observed:
     autoscalers: tuple[str, ...] = ()
     # Secrets that spec.auth names, as "name" or "name/key", of which the kubelet or the API server says that they are missing.
     missing_secrets: tuple[str, ...] = ()
+    # Pods of a group that names Secrets are pending: the kubelet may report a missing one yet.
+    pods_are_pending: bool = False
     # Members of the group at its coordinator; None: unknown.
     members: int | None = None
     # The group has no committed offset at all; None: unknown.

@@ -7,6 +7,7 @@ kubelet's message; events of pods that have started since, or are gone, do not c
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.kinds import EVENT, POD
@@ -19,24 +20,30 @@ FAILED_MOUNT = "FailedMount"
 PODS_MAX = 20
 
 
-async def missing_secrets(api: Api, namespace: str, selector: str, resource: Object) -> tuple[str, ...]:
-    """Return the missing Secrets of a group's pending pods, as "name" or "name/key". Raises ApiError."""
+class PendingPods(NamedTuple):
+    """The pending pods of a group that names Secrets."""
+
+    exist: bool = False
+    # As "name" or "name/key"; empty while the kubelet has not said so yet.
+    missing_secrets: tuple[str, ...] = ()
+
+
+async def pending_pods(api: Api, namespace: str, selector: str, resource: Object) -> PendingPods:
+    """Return whether pods of a group are pending, and the Secrets that they miss. Raises ApiError."""
     named = dict(secret_keys((resource.get("spec") or {}).get("auth") or {}))
     if not named:
-        return ()
+        return PendingPods()
     waiting = [
         each["metadata"]["uid"]
         async for each in api.list(POD, namespace, selector)
         if (each.get("status") or {}).get("phase") == "Pending"
     ]
-    if not waiting:
-        return ()
     found: dict[str, None] = {}
     for uid in waiting[:PODS_MAX]:
         fields = f"involvedObject.uid={uid},reason={FAILED_MOUNT}"
         async for event in api.list(EVENT, namespace, fields=fields):
             found |= dict.fromkeys(missing_in(str(event.get("message", "")), named))
-    return tuple(found)
+    return PendingPods(bool(waiting), tuple(found))
 
 
 def missing_in(message: str, named: dict[str, str]) -> Iterator[str]:

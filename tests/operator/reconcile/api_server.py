@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota_operator.reconcile.ownership import MERGE_KEYS, element_key, managed_fields
+from rota_operator.reconcile.target import LAST_APPLIED_ANNOTATION
 
 Json = Any
 OWNER = "kubectl-client-side-apply"
 ROTA = "rota"
+GRACE_PERIOD = "terminationGracePeriodSeconds"
 
 
 class ApplyConflict(Exception):
@@ -85,13 +87,31 @@ class Stored:
 
     def put(self, path: tuple[str, ...], value: Json, manager: str = OWNER) -> None:
         """Another client sets a field, as `kubectl edit` does; the field is its own from then on."""
+        self._set(path, value, manager, is_taken=True)
+
+    def force(self, path: tuple[str, ...], value: Json, manager: str) -> None:
+        """Server-side apply of a field with force: who has it with the same value keeps it too."""
+        found = self._object
+        for name in path[:-1]:
+            found = found[name]
+        self._set(path, value, manager, is_taken=found.get(path[-1]) != value)
+
+    def kubectl_apply_grace_period(self, seconds: int) -> None:
+        """As client-side `kubectl apply` of a manifest with another grace period: equal values are not sent."""
+        manifest = {"spec": {"template": {"spec": {GRACE_PERIOD: seconds}}}}
+        self.put(("metadata", "annotations", LAST_APPLIED_ANNOTATION), json.dumps(manifest))
+        if self._object["spec"]["template"]["spec"][GRACE_PERIOD] != seconds:
+            self.put(("spec", "template", "spec", GRACE_PERIOD), seconds)
+
+    def _set(self, path: tuple[str, ...], value: Json, manager: str, *, is_taken: bool) -> None:
         found = self._object
         for name in path[:-1]:
             found = found.setdefault(name, {})
         found[path[-1]] = value
         leaf = tuple(f"f:{name}" for name in path)
-        for paths in self._owned.values():
-            paths.discard(leaf)
+        if is_taken:
+            for paths in self._owned.values():
+                paths.discard(leaf)
         self._owned.setdefault(manager, set()).add(leaf)
         self._changed()
 

@@ -350,6 +350,59 @@ def test_an_owner_who_takes_the_grace_period_back_keeps_it_if_it_is_long_enough(
 
 
 @pytest.mark.parametrize(
+    ("manifest_s", "owners_s", "said"),
+    [
+        (None, None, ""),
+        (30, 30, "terminationGracePeriodSeconds 30 of Deployment orders is too short for the drain"),
+        (None, 40, "Rota raises it to 60 after each kubectl apply, which restarts the pods; set it to 60"),
+        (60, 60, ""),
+    ],
+)
+def test_an_owner_whose_manifest_sets_a_grace_period_that_is_too_short_learns_the_seconds(
+    manifest_s: int | None, owners_s: int | None, said: str
+) -> None:
+    stored = Stored(workload(**({} if owners_s is None else {"terminationGracePeriodSeconds": owners_s})))
+    if manifest_s is not None:
+        stored.kubectl_apply_grace_period(manifest_s)
+    world = World(workloads={ORDERS: stored})
+    for _ in range(2):
+        remarks = [each for each in world.reconcile().remarks if each.reason == Reason.GRACE_PERIOD_RAISED]
+        assert [said in each.message for each in remarks] == ([True] if said else [])
+
+
+@pytest.mark.parametrize("before_s", [None, 30, 40])
+def test_an_owner_who_sets_the_seconds_that_rota_needs_has_the_field_and_no_pod_restarts(
+    before_s: int | None,
+) -> None:
+    stored = Stored(workload(**({} if before_s is None else {"terminationGracePeriodSeconds": before_s})))
+    world = World(workloads={ORDERS: stored})
+    world.reconcile()
+    pod = world.pod()
+    stored.kubectl_apply_grace_period(60)
+    assert "RestoreGracePeriod" in kinds(world.reconcile())
+    decision = world.reconcile()
+    assert kinds(world.plan()) == ["Configure"]
+    assert world.pod() == pod
+    assert Reason.GRACE_PERIOD_RAISED not in [each.reason for each in decision.remarks]
+    world.edit(sidecar={"terminationDrainSeconds": 60})
+    world.reconcile()
+    assert world.pod()["terminationGracePeriodSeconds"] == 75
+    world.delete()
+    world.reconcile()
+    assert world.pod()["terminationGracePeriodSeconds"] == 60
+
+
+def test_an_owner_who_confirms_the_seconds_keeps_them_if_the_group_is_deleted_at_once() -> None:
+    stored = Stored(workload(terminationGracePeriodSeconds=40))
+    world = World(workloads={ORDERS: stored})
+    world.reconcile()
+    stored.kubectl_apply_grace_period(60)
+    world.delete()
+    world.reconcile()
+    assert world.pod()["terminationGracePeriodSeconds"] == 60
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda live: live["spec"]["template"]["spec"].pop("initContainers"),

@@ -144,7 +144,7 @@ class World:
                 self._checked(ref, version).apply(fields, forced)
             case do.RestoreGracePeriod(ref, seconds, version):
                 path = ("spec", "template", "spec", "terminationGracePeriodSeconds")
-                self._checked(ref, version).put(path, seconds, "rota-restore")
+                self._checked(ref, version).force(path, seconds, do.RESTORING_MANAGER)
             case do.ReleaseWorkload(ref, version):
                 self._checked(ref, version).release()
             case do.ScaleWorkload(ref, replicas):

@@ -63,7 +63,14 @@ class Api:
             query["continue"] = token
 
     async def apply(
-        self, kind: ResourceKind, namespace: str, name: str, fields: Object, *, force: bool = False
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        fields: Object,
+        *,
+        force: bool = False,
+        manager: str = FIELD_MANAGER,
     ) -> Object:
         """Server-side apply: own exactly these fields, those that were applied before and are absent now are removed."""
         body = {
@@ -72,7 +79,7 @@ class Api:
             **fields,
             "metadata": {**fields.get("metadata", {}), "name": name, "namespace": namespace},
         }
-        path = kind.path(namespace, name, fieldManager=FIELD_MANAGER, force="true" if force else "false")
+        path = kind.path(namespace, name, fieldManager=manager, force="true" if force else "false")
         return await self._request("PATCH", kind, path, f"{namespace}/{name}", body, APPLY)
 
     async def patch(

@@ -15,6 +15,7 @@ from rota_operator.reconcile.actions import (
     CLAIM_LABEL,
     FINALIZER,
     GROUP_LABEL,
+    RESTORING_MANAGER,
     Action,
     AddFinalizer,
     AdoptWorkload,
@@ -137,14 +138,13 @@ class Performer:
             await self._api.apply(kind, key.namespace, name, fields, force=True)
 
     async def _restore_grace_period(self, key: Key, action: RestoreGracePeriod) -> None:
-        spec = {"template": {"spec": {"terminationGracePeriodSeconds": action.seconds}}}
-        changes = of_version({"spec": spec}, action.resource_version)
-        try:
-            await self._api.patch(
-                workload_kind(action.workload), key.namespace, action.workload.name, changes
-            )
-        except NotFound:
+        kind, name = workload_kind(action.workload), action.workload.name
+        # An apply would create a workload that is gone.
+        if await self._api.find(kind, key.namespace, name) is None:
             return
+        spec = {"template": {"spec": {"terminationGracePeriodSeconds": action.seconds}}}
+        fields = of_version({"spec": spec}, action.resource_version)
+        await self._api.apply(kind, key.namespace, name, fields, force=True, manager=RESTORING_MANAGER)
 
     async def _release(self, key: Key, action: ReleaseWorkload) -> None:
         """Apply nothing. The workload is looked up first: an apply would create one that is gone."""

@@ -13,6 +13,8 @@ from rota_operator.reconcile.observed import Object, WorkloadRef
 
 # Of every server-side apply.
 FIELD_MANAGER = "rota"
+# Of the owner's grace period, which stays when Rota's own fields go.
+RESTORING_MANAGER = "rota-restored"
 GROUP = "rota.dev"
 # On the ConsumerGroup, while something has to be undone before it may go.
 FINALIZER = "rota.dev/release"
@@ -66,9 +68,9 @@ class AdoptWorkload:
 @dataclass(frozen=True, slots=True)
 class RestoreGracePeriod:
     """
-    Merge patch of `terminationGracePeriodSeconds` to what its owner had set before Rota raised it.
+    Server-side apply of `terminationGracePeriodSeconds` as its owner has set it, with force, under RESTORING_MANAGER.
 
-    Performed before `ReleaseWorkload`, which would leave the default. A patch, not an apply: the field is the owner's again.
+    Performed before Rota gives up the field, which would leave the default where Rota alone has set it.
     """
 
     workload: WorkloadRef

@@ -30,6 +30,7 @@ from rota_operator.reconcile.target import (
     DEFAULT_GRACE_S,
     Container,
     has_own_pre_stop,
+    is_grace_period_confirmed,
     is_grace_period_ours,
     owner_grace_s,
     ref_of,
@@ -91,17 +92,21 @@ def fields(wanted: SidecarSpec, target: Object, app: Container) -> Part:
 
 def grace_period(wanted: SidecarSpec, target: Object) -> GracePeriod:
     """Return the grace period that Rota sets: only if the owner's is too short for the drain."""
-    needed_s = wanted.group.spec.sidecar.termination_drain_seconds + AFTER_DRAIN_S
-    owner_s = owner_grace_s(target)
-    if is_grace_period_ours(target):
+    needed_s, owner_s = needed_grace_s(wanted), owner_grace_s(target)
+    if is_grace_period_ours(target) and not is_grace_period_confirmed(target):
         saved_s = saved_grace_s(target)
         if saved_s is None:
             return GracePeriod(needed_s if owner_s < needed_s else None, None)
-        # Never the owner's value: restoring it has to be a change, because that is what makes the field the owner's again.
+        # Never the owner's value, which would be the owner's and ours then: the owner's alone is what Rota need not restore.
         return GracePeriod(max(needed_s, saved_s + 1), saved_s)
     if owner_s >= needed_s:
         return GracePeriod(None, None)
     return GracePeriod(needed_s, None if owner_s == DEFAULT_GRACE_S else owner_s)
+
+
+def needed_grace_s(wanted: SidecarSpec) -> int:
+    """Return the shortest grace period that leaves time for the drain."""
+    return wanted.group.spec.sidecar.termination_drain_seconds + AFTER_DRAIN_S
 
 
 def _app_container(app: Container, *, keeps_pre_stop: bool) -> Part:

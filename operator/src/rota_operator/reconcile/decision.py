@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rota_operator.reconcile.actions import Action
+from rota_operator.reconcile.observed import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +42,22 @@ class Decision:
     sidecar_image: str = ""
     selector: str = ""
     desired_replicas: int | None = None
+
+
+def pinned_decision(
+    resource: Object,
+    actions: tuple[Action, ...] = (),
+    refusal: Refusal | None = None,
+    remarks: tuple[Remark, ...] = (),
+) -> Decision:
+    """Return a decision for a ConsumerGroup that is not run now; what its status has pinned stays so."""
+    status = resource.get("status") or {}
+    return Decision(
+        actions=actions,
+        refusal=refusal,
+        remarks=remarks,
+        group_id=status.get("groupId", ""),
+        coordination=status.get("coordination", ""),
+        sidecar_image=status.get("sidecarImage", ""),
+        selector=status.get("selector", ""),
+    )

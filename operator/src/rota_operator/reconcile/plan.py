@@ -16,11 +16,12 @@ from rota_operator.reconcile.actions import (
     CommitInitialOffsets,
     Configure,
     RemoveFinalizer,
+    RestoreGracePeriod,
     ScaleWorkload,
 )
-from rota_operator.reconcile.adoption import adoption
+from rota_operator.reconcile.adoption import adoption, grace_period, needed_grace_s
 from rota_operator.reconcile.claims import lost_group_id, lost_target
-from rota_operator.reconcile.decision import Decision, Refusal, Remark
+from rota_operator.reconcile.decision import Decision, Refusal, Remark, pinned_decision
 from rota_operator.reconcile.group import ROTA_COORDINATION, Group, claim_of, group_of, identity_of
 from rota_operator.reconcile.observed import Object, Observed
 from rota_operator.reconcile.owned_objects import config_map_actions, disruption_budget_actions, name_problem
@@ -33,8 +34,12 @@ from rota_operator.reconcile.target import (
     Container,
     container_of,
     has_own_pre_stop,
+    is_grace_period_confirmed,
+    is_grace_period_in_manifest,
+    owner_grace_s,
     ref_of,
     replicas_of,
+    resource_version,
     sidecar_image_of,
     target_problem,
 )
@@ -170,13 +175,23 @@ def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -
     for workload in former:
         yield from release(workload)
     yield from config_map_actions(observed, group)
-    adopt = adoption(accepted.sidecar, target, accepted.app)
-    if not is_applied(target, adopt.fields):
-        yield adopt
+    yield from _adopt(accepted)
     yield from disruption_budget_actions(observed, group, target)
     yield from _initial_offsets(observed, accepted)
     yield from _scale(observed, accepted)
     yield Configure(group.group_id, settings_text(group.spec), settings_hash(group.spec))
+
+
+def _adopt(accepted: Accepted) -> Iterator[Action]:
+    """Yield the change of the workload, if there is one."""
+    target = accepted.target
+    if is_grace_period_confirmed(target) and grace_period(accepted.sidecar, target).seconds is None:
+        # Without it, leaving the field out would remove it. The workload changes by this, so it is adopted by the next plan.
+        yield RestoreGracePeriod(ref_of(target), owner_grace_s(target), resource_version(target))
+        return
+    adopt = adoption(accepted.sidecar, target, accepted.app)
+    if not is_applied(target, adopt.fields):
+        yield adopt
 
 
 def _scale(observed: Observed, accepted: Accepted) -> Iterator[Action]:
@@ -217,6 +232,14 @@ def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
             f"container {app['name']} has a preStop of its own, so it does not wait for the drain; remove it, or "
             "finish in-flight records in it",
         )
+    owner_s, needed_s = owner_grace_s(target), needed_grace_s(accepted.sidecar)
+    if owner_s < needed_s and is_grace_period_in_manifest(target):
+        yield Remark(
+            ConditionType.READY,
+            Reason.GRACE_PERIOD_RAISED,
+            f"terminationGracePeriodSeconds {owner_s} of {target['kind']} {target['metadata']['name']} is too short for the "
+            f"drain; Rota raises it to {needed_s} after each kubectl apply, which restarts the pods; set it to {needed_s}",
+        )
     if _is_start_unknown(observed, accepted):
         yield Remark(
             ConditionType.READY,
@@ -241,18 +264,11 @@ def _is_start_unknown(observed: Observed, accepted: Accepted) -> bool:
 
 def _refused(observed: Observed, refusal: Refusal, former: Sequence[Object] = ()) -> Decision:
     """Return a decision that changes nothing but releases workloads; what is pinned stays so."""
-    identity, status = identity_of(observed.resource), observed.resource.get("status") or {}
+    identity = identity_of(observed.resource)
     releases = [action for workload in former for action in release(workload)]
     is_needed = len(former) < len(observed.adopted) or wants_group_deleted(observed.resource)
     finalizer = [RemoveFinalizer()] if identity.has_finalizer and not is_needed else []
-    return Decision(
-        actions=(*releases, *finalizer),
-        refusal=refusal,
-        group_id=status.get("groupId", ""),
-        coordination=status.get("coordination", ""),
-        sidecar_image=status.get("sidecarImage", ""),
-        selector=status.get("selector", ""),
-    )
+    return pinned_decision(observed.resource, (*releases, *finalizer), refusal)
 
 
 def _first_of(errors: Sequence[FieldError]) -> str:

@@ -10,12 +10,13 @@ from rota_operator.reconcile.actions import (
     RestoreGracePeriod,
 )
 from rota_operator.reconcile.claims import lost_group_id
-from rota_operator.reconcile.decision import Decision, Remark
+from rota_operator.reconcile.decision import Decision, Remark, pinned_decision
 from rota_operator.reconcile.group import KAFKA_COORDINATION, Identity, claim_of, identity_of
 from rota_operator.reconcile.observed import Object, Observed
 from rota_operator.reconcile.target import (
+    is_grace_period_confirmed,
     is_grace_period_ours,
-    pod_spec_of,
+    owner_grace_s,
     ref_of,
     resource_version,
     saved_grace_s,
@@ -27,14 +28,10 @@ DELETE_GROUP = "DeleteGroup"
 
 def release(workload: Object) -> Iterator[Action]:
     """Yield what gives a workload back to its owner as the owner has applied it."""
-    saved, version = saved_grace_s(workload), resource_version(workload)
-    is_raised = is_grace_period_ours(workload)
-    if (
-        saved is not None
-        and is_raised
-        and pod_spec_of(workload).get("terminationGracePeriodSeconds") != saved
-    ):
-        yield RestoreGracePeriod(ref_of(workload), saved, version)
+    version = resource_version(workload)
+    has_own = saved_grace_s(workload) is not None or is_grace_period_confirmed(workload)
+    if has_own and is_grace_period_ours(workload):
+        yield RestoreGracePeriod(ref_of(workload), owner_grace_s(workload), version)
         version = ""
     yield ReleaseWorkload(ref_of(workload), version)
 
@@ -95,12 +92,4 @@ def _group_id(observed: Observed, identity: Identity) -> str:
 
 
 def _decision(observed: Observed, *actions: Action, remark: Remark | None = None) -> Decision:
-    status = observed.resource.get("status") or {}
-    return Decision(
-        actions=actions,
-        remarks=() if remark is None else (remark,),
-        group_id=status.get("groupId", ""),
-        coordination=status.get("coordination", ""),
-        sidecar_image=status.get("sidecarImage", ""),
-        selector=status.get("selector", ""),
-    )
+    return pinned_decision(observed.resource, actions, remarks=() if remark is None else (remark,))

@@ -4,6 +4,7 @@ Checks whether a workload can be adopted, and reads from it what adoption depend
 A target is the workload of `spec.scaleTargetRef`, as the API server returns it.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ SIDECAR = "rota-sidecar"
 DEFAULT_GRACE_S = 30
 POD_SPEC = ("f:spec", "f:template", "f:spec")
 GRACE_PERIOD = "f:terminationGracePeriodSeconds"
+# The manifest that client-side `kubectl apply` has applied last.
+LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 Container = Mapping[str, Any]
 
 
@@ -101,7 +104,7 @@ def has_own_pre_stop(container: Container, target: Object) -> bool:
 def owner_grace_s(target: Object) -> int:
     """Return the grace period in seconds that the owner of a workload has set, or that is the default."""
     seconds: int | None = pod_spec_of(target).get("terminationGracePeriodSeconds")
-    if not is_grace_period_ours(target):
+    if not is_grace_period_ours(target) or is_grace_period_confirmed(target):
         return DEFAULT_GRACE_S if seconds is None else seconds
     kept = saved_grace_s(target)
     return DEFAULT_GRACE_S if kept is None else kept
@@ -113,6 +116,38 @@ def saved_grace_s(target: Object) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
+def manifest_grace_s(target: Object) -> int | None:
+    """Return the grace period of the manifest that `kubectl apply` has recorded; None: it has none, or there is no record."""
+    recorded = (target["metadata"].get("annotations") or {}).get(LAST_APPLIED_ANNOTATION, "{}")
+    try:
+        found: Any = json.loads(recorded)
+        for name in ("spec", "template", "spec", "terminationGracePeriodSeconds"):
+            found = found[name]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, int) else None
+
+
+def is_grace_period_in_manifest(target: Object) -> bool:
+    """Return whether the owner of a workload sets the grace period: `kubectl apply` then sets it again each time."""
+    return owner_grace_s(target) != DEFAULT_GRACE_S or manifest_grace_s(target) is not None
+
+
+def is_grace_period_confirmed(target: Object) -> bool:
+    """
+    Return whether the owner of a workload has applied the value that Rota had set before: the field is to be the owner's.
+
+    `kubectl apply` changes nothing then, so the API server still knows the field as Rota's.
+    """
+    live = pod_spec_of(target).get("terminationGracePeriodSeconds")
+    return live is not None and is_grace_period_ours(target) and manifest_grace_s(target) == live
+
+
 def is_grace_period_ours(target: Object) -> bool:
-    """Return whether Rota has set the grace period of a workload."""
-    return has_field(fields_of(target), *POD_SPEC, GRACE_PERIOD)
+    """Return whether Rota has set the grace period of a workload, and no other client has."""
+    managers = [
+        fields_v1
+        for each in target["metadata"].get("managedFields", ())
+        if has_field(fields_v1 := each.get("fieldsV1") or {}, *POD_SPEC, GRACE_PERIOD)
+    ]
+    return len(managers) == 1 and has_field(fields_of(target), *POD_SPEC, GRACE_PERIOD)

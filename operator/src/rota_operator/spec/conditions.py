@@ -81,6 +81,7 @@ class Reason(StrEnum):
     # Remarks.
     NO_RACK = "NoRack"
     PRE_STOP_KEPT = "PreStopKept"
+    GRACE_PERIOD_RAISED = "GracePeriodRaised"
     NO_INITIAL_OFFSETS = "NoInitialOffsets"
     WAITING_FOR_MEMBERS = "WaitingForMembers"
 
@@ -129,6 +130,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "Unknown", Reason.PROGRESS_UNKNOWN, "The progress of a partition is not known: its owner is another client, or it was assigned just now."),
         (_READY, "", Reason.NO_RACK, "Members have no rack, because the pod's topology label is not available."),
         (_READY, "", Reason.PRE_STOP_KEPT, "The container has a `preStop` of its own, so it does not wait for the drain."),
+        (_READY, "", Reason.GRACE_PERIOD_RAISED, "The workload's manifest has a `terminationGracePeriodSeconds` that is too short for the drain. Rota raises it, again after each `kubectl apply` of the workload, and each time the pods restart. Set the seconds of the message in the manifest."),
         (_READY, "", Reason.NO_INITIAL_OFFSETS, "The group has no members yet and the operator cannot commit its initial offsets."),
         (_READY, "", Reason.WAITING_FOR_MEMBERS, "`deletionPolicy: DeleteGroup` waits until the last member has left."),
         (_REBALANCING, "True", Reason.REBALANCE_IN_PROGRESS, "The group is rebalancing."),

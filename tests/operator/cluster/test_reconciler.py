@@ -243,6 +243,56 @@ def test_a_secret_that_is_reported_missing_late_is_named_and_looked_for_until_th
     ]
 
 
+def test_a_stateful_set_that_lacks_pods_is_looked_at_until_its_newest_event_is_a_creation() -> None:
+    cluster = Cluster()
+    path, events = "/apis/apps/v1/namespaces/shop/statefulsets/app", "/api/v1/namespaces/shop/events"
+    target = cluster.objects[path] = cluster.objects.pop(TARGET) | {"kind": "StatefulSet"}
+    cluster.objects[GROUP]["spec"]["scaleTargetRef"]["kind"] = "StatefulSet"
+    refused = {
+        "reason": "FailedCreate", "message": "exceeded quota", "lastTimestamp": "2026-09-21T09:00:02Z",
+    }  # fmt: skip
+    created = {"reason": "SuccessfulCreate", "message": "created", "lastTimestamp": "2026-09-21T09:00:01Z"}
+    other = {"reason": "Unrelated", "message": "later", "lastTimestamp": "2026-09-21T09:00:09Z"}
+    items: list[Any] = []
+    cluster.objects[events] = {"items": items}
+
+    async def story(reconciler: Reconciler) -> None:
+        assert await reconciler.reconcile(KEY) == 1.0
+        # No watch reports the controller's Event.
+        items.extend([created, refused, other])
+        assert await reconciler.reconcile(KEY) == 2.0
+        created["lastTimestamp"] = "2026-09-21T09:00:03Z"
+        assert await reconciler.reconcile(KEY) == 4.0
+        target["status"] = {"replicas": 1}
+        again_s = await reconciler.reconcile(KEY)
+        assert again_s is not None
+        assert again_s > LOOK_MAX_S
+
+    play(cluster, story)
+    assert [each.observed.refused_pods for each in cluster.outcomes] == ["", "exceeded quota", "", ""]
+
+
+def test_a_right_to_read_that_is_missing_is_reported_and_what_is_pinned_stays() -> None:
+    cluster = Cluster()
+    cluster.objects[GROUP]["status"] = {"groupId": "shop.orders", "sidecarImage": "sidecar:0"}
+    denied = 'User "operator" cannot list resource "horizontalpodautoscalers" in API group "autoscaling"'
+    cluster.refuse = lambda sent: (
+        status(403, "Forbidden", denied) if sent.path.endswith("/horizontalpodautoscalers") else None
+    )
+
+    async def story(reconciler: Reconciler) -> None:
+        with pytest.raises(Forbidden):
+            await reconciler.reconcile(KEY)
+
+    play(cluster, story)
+    [outcome] = cluster.outcomes
+    assert outcome.failure is not None
+    assert outcome.failure.reason == Reason.FORBIDDEN
+    assert "may not list horizontalpodautoscalers" in outcome.failure.message
+    assert (outcome.decision.group_id, outcome.decision.sidecar_image) == ("shop.orders", "sidecar:0")
+    assert cluster.writes == []
+
+
 def test_a_group_that_is_being_deleted_is_looked_at_until_it_is_gone() -> None:
     cluster = Cluster()
     cluster.objects[GROUP]["metadata"] |= {

@@ -224,7 +224,7 @@ class Leading:
                 now_ms=now_ms,
                 group=self._groups.view(key),
                 progress=self._groups.progress(key),
-                pods=None if observed.target is None else pods_of(observed.target),
+                pods=None if observed.target is None else pods_of(observed.target, observed.refused_pods),
                 failure=outcome.failure,
                 cluster_id=self._groups.cluster_id(key),
             )

@@ -16,7 +16,6 @@ from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kinds import (
     AUTOSCALER,
     CONFIG_MAP,
-    CONSUMER_GROUP,
     DISRUPTION_BUDGET,
     WORKLOADS,
     ResourceKind,
@@ -24,6 +23,7 @@ from rota_operator.cluster.kinds import (
 )
 from rota_operator.cluster.pending_pods import pending_pods
 from rota_operator.cluster.queues import Key
+from rota_operator.cluster.refused_pods import refused_pods
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.reconcile.group import claim_of
 from rota_operator.reconcile.observed import Object, Observed, OperatorSettings, WorkloadRef
@@ -50,11 +50,8 @@ class Surroundings(NamedTuple):
     version: tuple[int, int]
 
 
-async def observe(api: Api, around: Surroundings, key: Key) -> Observed | None:
-    """Read one ConsumerGroup and its objects; None if it does not exist. Raises ApiError."""
-    resource = await api.find(CONSUMER_GROUP, *key)
-    if resource is None:
-        return None
+async def observe(api: Api, around: Surroundings, key: Key, resource: Object) -> Observed:
+    """Read the objects of a ConsumerGroup. Raises ApiError."""
     own = claim_of(resource)
     selector = f"{CLAIM_LABEL}={own.uid}"
     owned_name = f"rota-{key.name}"
@@ -77,6 +74,7 @@ async def observe(api: Api, around: Surroundings, key: Key) -> Observed | None:
         autoscalers=autoscalers.result(),
         missing_secrets=pending.result().missing_secrets,
         pods_are_pending=pending.result().exist,
+        refused_pods=await refused_pods(api, target.result()),
         members=around.groups.members(key),
         is_new=around.groups.is_new(key),
     )

@@ -13,9 +13,11 @@ from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError, Conflict, Forbidden, Refused
 from rota_operator.cluster.event_recorder import NORMAL, WARNING, EventRecorder, Fact
 from rota_operator.cluster.groups import GroupWatches, watched_of
+from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.observe import Surroundings, observe
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.queues import Key
+from rota_operator.cluster.refused_pods import lacks_pods
 from rota_operator.engines.port import Unavailable
 from rota_operator.reconcile.actions import (
     Action,
@@ -25,7 +27,7 @@ from rota_operator.reconcile.actions import (
     ReleaseWorkload,
     ScaleWorkload,
 )
-from rota_operator.reconcile.decision import Decision, Refusal
+from rota_operator.reconcile.decision import Decision, Refusal, pinned_decision
 from rota_operator.reconcile.observed import Object, Observed
 from rota_operator.reconcile.plan import plan
 from rota_operator.spec.conditions import Reason
@@ -33,7 +35,7 @@ from rota_operator.spec.validation import InvalidSpec, parse_spec
 
 # A ConsumerGroup that is being deleted waits for pods and members, which no watch reports.
 DELETION_S = 2.0
-# What no watch reports is looked for: a missing workload, a Secret that pending pods miss. Doubled with each look in succession.
+# What no watch reports is looked for: a missing workload, a missing Secret, why a StatefulSet lacks pods. Doubled each time.
 LOOK_FIRST_S = 1.0
 LOOK_MAX_S = 30.0
 # Of one reconcile, while others change the same objects.
@@ -86,10 +88,11 @@ class Reconciler:
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; returns in how many seconds to do it again. Raises ApiError, and Unavailable of a coordinator."""
         for attempt in range(ATTEMPTS_MAX):
-            observed = await observe(self._api, self._around, key)
-            if observed is None:
+            resource = await self._api.find(CONSUMER_GROUP, *key)
+            if resource is None:
                 self._forget(key)
                 return None
+            observed = await self._observe(key, resource)
             decision = plan(observed)
             self._watch(key, observed, decision)
             error = await self._perform(key, observed, decision)
@@ -104,6 +107,15 @@ class Reconciler:
                 raise error
             return self._again_s(key, observed, decision)
         raise AssertionError("the last attempt has an outcome")
+
+    async def _observe(self, key: Key, resource: Object) -> Observed:
+        """Read the objects of a ConsumerGroup. Raises ApiError; one that only a change ends is reported first."""
+        try:
+            return await observe(self._api, self._around, key, resource)
+        except (Forbidden, Refused) as error:
+            unread = Observed(resource, self._around.settings, self._around.version)
+            self._reports.decided(key, Outcome(unread, pinned_decision(resource), failure_of(error)))
+            raise
 
     async def _perform(
         self, key: Key, observed: Observed, decision: Decision
@@ -134,7 +146,7 @@ class Reconciler:
         if "deletionTimestamp" in observed.resource["metadata"]:
             return DELETION_S
         has_no_target = decision.refusal is not None and decision.refusal.reason == Reason.TARGET_NOT_FOUND
-        if has_no_target or observed.pods_are_pending:
+        if has_no_target or observed.pods_are_pending or lacks_pods(observed.target):
             looks = self._looks[key] = self._looks.get(key, -1) + 1
             return float(min(LOOK_MAX_S, LOOK_FIRST_S * 2 ** min(looks, 10)))
         self._looks.pop(key, None)

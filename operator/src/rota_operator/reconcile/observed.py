@@ -73,6 +73,8 @@ class Observed:
     missing_secrets: tuple[str, ...] = ()
     # Pods of a group that names Secrets are pending: the kubelet may report a missing one yet.
     pods_are_pending: bool = False
+    # Why the API server refuses pods of a StatefulSet, as its controller's Events say it; empty: it does not, or it is not known yet.
+    refused_pods: str = ""
     # Members of the group at its coordinator; None: unknown.
     members: int | None = None
     # The group has no committed offset at all; None: unknown.

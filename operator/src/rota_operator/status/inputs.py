@@ -54,8 +54,8 @@ class StatusInputs:
     cluster_id: str = ""
 
 
-def pods_of(workload: Object) -> Pods:
-    """Read the status of a workload."""
+def pods_of(workload: Object, refused: str = "") -> Pods:
+    """Read the status of a workload; `refused` is why pods cannot be created, where the status does not say it."""
     status: Mapping[str, Any] = workload.get("status") or {}
     problem = next(
         (
@@ -63,6 +63,6 @@ def pods_of(workload: Object) -> Pods:
             for each in status.get("conditions") or ()
             if each.get("type") == REPLICA_FAILURE and each.get("status") == "True"
         ),
-        "",
+        refused,
     )
     return Pods(status.get("replicas") or 0, status.get("readyReplicas") or 0, problem)

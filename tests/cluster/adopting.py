@@ -2,7 +2,8 @@
 
 import copy
 import json
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.support.cluster import Cluster
@@ -154,9 +155,25 @@ class Shop:
         """Wait until the condition Ready has this reason; return its message."""
         path = '{.status.conditions[?(@.type=="Ready")].reason}'
         self.wait(f"consumergroup/{group}", f"jsonpath={path}={reason}")
-        conditions = self.get(f"consumergroup/{group}")["status"]["conditions"]
-        return next(str(each.get("message", "")) for each in conditions if each["type"] == "Ready")
+        return str(self.condition(group, "Ready")["message"])
 
     def delete_groups(self, *names: str) -> None:
         """Delete ConsumerGroups, and wait until the operator has released their workloads."""
         self.kubectl("delete", "consumergroup", *names, f"--timeout={WITHIN_S}s")
+
+    def condition(self, group: str, kind: str) -> dict[str, Any]:
+        """Return a condition of a ConsumerGroup."""
+        conditions: list[dict[str, Any]] = self.get(f"consumergroup/{group}")["status"]["conditions"]
+        return next(each for each in conditions if each["type"] == kind)
+
+
+def open_shop(
+    cluster: Cluster, coordinator: str, namespaces: list[str], labels: Mapping[str, str] | None = None
+) -> Shop:
+    """Create a namespace, and add it to `namespaces`, which are deleted in the end."""
+    name = f"shop-{len(namespaces)}-{uuid.uuid4().hex[:6]}"
+    metadata = {"name": name, "labels": dict(labels or {})}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    cluster.kubectl("create", "--filename", "-", input=json.dumps(namespace))
+    namespaces.append(name)
+    return Shop(cluster, name, coordinator)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.adopting import TOPIC
+from tests.cluster.adopting import TOPIC, Shop, delete_all_groups, open_shop
 from tests.support.cluster import Cluster
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.cluster.rota_manifests import NAMESPACE, OPERATOR
@@ -38,11 +38,33 @@ def outside_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
 
 
 @pytest.fixture(scope="module")
-def operated(
-    without_operator: Cluster, outside_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """The cluster with an operator outside of it, for all namespaces."""
+def operator_process(
+    without_operator: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """An operator outside of the cluster, for all namespaces. At the end it has to be the same process, without a bug met."""
     operator = OperatorProcess(tmp_path_factory.mktemp("operator"), without_operator.kubeconfig)
     operator.start()
-    yield without_operator
+    yield operator
     operator.stop()
+
+
+@pytest.fixture(scope="module")
+def operated(without_operator: Cluster, operator_process: OperatorProcess) -> Cluster:
+    """The cluster with an operator outside of it, for all namespaces."""
+    return without_operator
+
+
+@pytest.fixture(scope="module")
+def namespaces(operated: Cluster) -> Iterator[list[str]]:
+    """Names of the module's namespaces, which are deleted after the last test."""
+    found: list[str] = []
+    yield found
+    delete_all_groups(operated)
+    if found:
+        operated.kubectl("delete", "namespace", *found, "--wait=false")
+
+
+@pytest.fixture
+def shop(operated: Cluster, outside_coordinator: Coordinator, namespaces: list[str]) -> Shop:
+    """A namespace of the test's own, for workloads without running pods."""
+    return open_shop(operated, outside_coordinator.address, namespaces)

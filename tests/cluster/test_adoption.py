@@ -1,8 +1,8 @@
 """A workload is adopted, stays its owner's, and is given back as its owner has applied it. No pod runs here."""
 
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,17 +10,15 @@ import pytest
 from tests.cluster.adopting import (
     KINDS,
     SIDECAR,
+    WITHIN_S,
     Shop,
     as_list,
-    delete_all_groups,
     owners_part,
     resource_of,
     workload,
 )
-from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
-from tests.support.coordinator import Coordinator
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -30,24 +28,6 @@ SERVER_SIDE = ("--server-side", "--field-manager=owner")
 INSISTING = (*SERVER_SIDE, "--force-conflicts")
 # Shorter than a drain takes.
 SHORT_GRACE_S = 5
-
-
-@pytest.fixture(scope="module")
-def namespaces(operated: Cluster) -> Iterator[list[str]]:
-    """Names of the tests' namespaces, which are deleted after the last test."""
-    found: list[str] = []
-    yield found
-    delete_all_groups(operated)
-    operated.kubectl("delete", "namespace", *found, "--wait=false")
-
-
-@pytest.fixture
-def shop(operated: Cluster, outside_coordinator: Coordinator, namespaces: list[str]) -> Shop:
-    """A namespace of the test's own, for workloads without running pods."""
-    name = f"adoption-{len(namespaces)}-{uuid.uuid4().hex[:6]}"
-    operated.kubectl("create", "namespace", name)
-    namespaces.append(name)
-    return Shop(operated, name, outside_coordinator.address)
 
 
 def workloads(role: str, version: str = "1") -> list[Manifest]:
@@ -127,6 +107,42 @@ def test_applying_the_same_again_changes_nothing(shop: Shop) -> None:
         each["metadata"]["generation"] for each in before
     ]
     assert [each["spec"] for each in after] == [each["spec"] for each in before]
+
+
+def test_an_owner_whose_grace_period_is_too_short_is_named_with_its_remedy(shop: Shop) -> None:
+    short = [workload(kind, kind.lower(), terminationGracePeriodSeconds=SHORT_GRACE_S) for kind in KINDS]
+    names = {each["metadata"]["name"]: resource_of(each) for each in short}
+    shop.apply(*short)
+    shop.groups_of(short)
+    shop.wait_adopted(*names.values())
+    raised_s = shop.get_all(short)[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    raised = f"jsonpath={{.spec.template.spec.terminationGracePeriodSeconds}}={raised_s}"
+
+    def says(group: str, part: str) -> bool:
+        return part in shop.condition(group, "Ready")["message"]
+
+    def says_nothing_of(group: str, word: str) -> bool:
+        return not says(group, word)
+
+    for group, target in names.items():
+        shop.wait(target, raised)
+        shop.wait_ready_reason(group, "ScaledToZero")
+        remark = f"GracePeriodRaised: terminationGracePeriodSeconds {SHORT_GRACE_S} of"
+        wait_for("a remark", partial(says, group, remark), within_s=WITHIN_S)
+        assert says(group, f"which restarts the pods; set it to {raised_s}")
+    # Applied again, it is too short for a moment.
+    shop.apply(*short)
+    for target in names.values():
+        shop.wait(target, raised)
+
+    shop.apply(*(workload(kind, kind.lower(), terminationGracePeriodSeconds=raised_s) for kind in KINDS))
+    for group, target in names.items():
+        # The field is the owner's now, without another value in between.
+        shop.wait(target, "jsonpath={.metadata.managedFields[?(@.manager=='rota-restored')].operation}=Apply")
+        wait_for("no remark", partial(says_nothing_of, group, "GracePeriodRaised"), within_s=WITHIN_S)
+    shop.delete_groups(*names)
+    after = [each["spec"]["template"]["spec"] for each in shop.get_all(short)]
+    assert [each["terminationGracePeriodSeconds"] for each in after] == [raised_s] * len(KINDS)
 
 
 def test_what_replace_takes_away_is_put_back_as_it_was(shop: Shop) -> None:

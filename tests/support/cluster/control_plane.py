@@ -104,6 +104,7 @@ class ControlPlane:
             "--root-ca-file", self._pki.authority,
             "--use-service-account-credentials",
             "--node-monitor-period", "1s", "--node-monitor-grace-period", NODE_LOST_AFTER,
+            "--horizontal-pod-autoscaler-sync-period", "1s",  # the default is 15 s
             "--flex-volume-plugin-dir", "/var/lib/flex-volumes",  # the default is outside what a machine has of its own
         ]  # fmt: skip
 

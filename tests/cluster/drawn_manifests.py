@@ -1,0 +1,124 @@
+"""
+ConsumerGroups drawn from the schema by a seed, sent to a real API server over several connections. Called by `test_bad_input`.
+
+Most of a drawn spec is valid by itself; the rest is wrong in some field, or names a workload that does not exist, cannot be adopted, or
+is another group's. A valid one with a workload of its own gets that workload, whose pods are refused by the namespace's quota.
+"""
+
+import asyncio
+import json
+import random
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import hypothesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rota_operator.spec.validation import InvalidSpec, parse_spec
+from tests.cluster.adopting import LABELS, workload
+from tests.operator.reconcile.test_any_manifest import BASES, SPECS, VALID
+from tests.support.cluster.manifests import Manifest
+
+CONNECTIONS = 8
+# Targets that all manifests share: one that cannot be adopted, one that only the first can have, one that does not exist.
+UNFIT, SHARED, MISSING = "unfit", "shared", "missing"
+OWN_SHARE = 0.9
+# In drawn specs, where a coordinator is meant.
+COORDINATOR = "rota:7070"
+PLURALS = {
+    "ConsumerGroup": "apis/rota.dev/v1alpha1",
+    "Deployment": "apis/apps/v1",
+    "StatefulSet": "apis/apps/v1",
+}
+
+
+class Refusal(NamedTuple):
+    """A response of the API server that is not a success."""
+
+    status: int
+    message: str
+
+
+def draw_specs(count: int, seed: int) -> list[Any]:
+    """Draw specs from the schema; equal seeds give equal specs."""
+    found: list[Any] = []
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(BASES, SPECS | VALID, st.just(None))
+    def collect(base: Any, changes: Any, _: None) -> None:  # noqa: ANN401  any JSON
+        found.append({**base, **changes})
+
+    collect()
+    return found[:count]
+
+
+def manifests_of(specs: Sequence[Any], coordinator: str, seed: int) -> tuple[list[Manifest], list[Manifest]]:
+    """Return the workloads and the ConsumerGroups of drawn specs."""
+    draw = random.Random(seed)
+    workloads = [workload("Deployment", UNFIT, hostNetwork=True), workload("Deployment", SHARED)]
+    groups: list[Manifest] = []
+    for number, drawn in enumerate(specs):
+        name = f"drawn-{number}"
+        spec = json.loads(json.dumps(drawn).replace(COORDINATOR, coordinator))
+        target = spec.get("scaleTargetRef")
+        if isinstance(target, dict) and isinstance(target.get("name"), str) and target["name"]:
+            is_own = draw.random() < OWN_SHARE
+            target["name"] = name if is_own else draw.choice([UNFIT, SHARED, MISSING])
+            if is_own and is_valid(spec):
+                workloads.append(workload(target.get("kind", "Deployment"), name, replicas=number % 2))
+        groups.append({
+            "apiVersion": "rota.dev/v1alpha1",
+            "kind": "ConsumerGroup",
+            "metadata": {"name": name, "labels": LABELS},
+            "spec": spec,
+        })  # fmt: skip
+    return workloads, groups
+
+
+def is_valid(spec: Any) -> bool:  # noqa: ANN401  any JSON
+    """Return whether the operator's model accepts a spec."""
+    try:
+        parse_spec(spec)
+    except InvalidSpec:
+        return False
+    return True
+
+
+def create_all(kubeconfig: Path, namespace: str, manifests: Sequence[Manifest]) -> dict[str, Refusal]:
+    """Create objects, with unknown fields refused as by kubectl; return the refusals by name."""
+    return asyncio.run(_create_all(kubeconfig, namespace, manifests))
+
+
+async def _create_all(kubeconfig: Path, namespace: str, manifests: Sequence[Manifest]) -> dict[str, Refusal]:
+    config = json.loads(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
+    tls.load_cert_chain(user["client-certificate"], user["client-key"])
+    refusals: dict[str, Refusal] = {}
+    left = iter(manifests)
+
+    async def create(session: aiohttp.ClientSession) -> None:
+        for each in left:
+            kind = each["kind"]
+            path = f"{PLURALS[kind]}/namespaces/{namespace}/{kind.lower()}s?fieldValidation=Strict"
+            async with session.post(f"{cluster['server']}/{path}", json=each) as answer:
+                body = await answer.json()
+            if answer.status != 201:
+                refusals[each["metadata"]["name"]] = Refusal(answer.status, str(body.get("message")))
+
+    connector = aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS)
+    async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as tasks:
+        for _ in range(CONNECTIONS):
+            tasks.create_task(create(session))
+    return refusals

@@ -1,0 +1,219 @@
+"""
+Bad input: a ConsumerGroup that is wrong, or names something wrong, is refused by the API server, or a condition says why.
+
+The operator of all tests here is one process; it ends in order, without an internal error in its log. No pod runs.
+"""
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from rota_operator.spec.conditions import Reason
+from rota_operator.status.status import REFUSING
+from tests.cluster.adopting import KINDS, Shop, consumer_group, open_shop, workload
+from tests.cluster.drawn_manifests import create_all, draw_specs, manifests_of
+from tests.operator.reconcile.test_any_manifest import OF_THE_SPEC
+from tests.support.cluster import Cluster
+from tests.support.cluster.kubectl import KubectlFailed
+from tests.support.cluster.operator_process import OperatorProcess
+from tests.support.coordinator import Coordinator
+from tests.support.processes import steady_ms, wait_for
+
+pytestmark = pytest.mark.cluster
+
+DRAWN, DRAWN_IN_SOAK = 150, 2_000
+SETTLED_WITHIN_S, SETTLED_WITHIN_IN_SOAK_S = 120, 600
+PATH = re.compile(r"\b(spec|metadata)\b")
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+NO_PODS = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "no-pods"},
+    "spec": {"hard": {"pods": "0"}},
+}
+# An application that fulfils the Pod Security level restricted.
+RESTRICTED_POD: dict[str, Any] = {
+    "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [{
+        "name": "app", "image": "app:1",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (
+            {"kind": "DaemonSet", "name": "enricher"},
+            r'spec.scaleTargetRef.kind: Unsupported value: "DaemonSet"',
+        ),
+        (
+            {"apiVersion": "argoproj.io/v1alpha1", "kind": "Deployment", "name": "enricher"},
+            r'spec.scaleTargetRef.apiVersion: Unsupported value: "argoproj.io/v1alpha1"',
+        ),
+    ],
+    ids=["kind", "api-version"],
+)
+def test_a_target_of_another_kind_is_refused_by_the_api_server(
+    shop: Shop, target: dict[str, str], said: str
+) -> None:
+    group = consumer_group("orders", shop.coordinator, "Deployment", "enricher", scaleTargetRef=target)
+    with pytest.raises(KubectlFailed, match=re.escape(said)):
+        shop.apply(group)
+
+
+def test_a_group_id_that_an_older_group_has_is_refused_and_free_again_after_it(shop: Shop) -> None:
+    group_id = f"{shop.namespace}.payments"
+    shop.apply(workload("Deployment", "first"), workload("Deployment", "second"))
+    shop.group("older", "Deployment", "first", groupId=group_id)
+    shop.wait_adopted("deployment/first")
+    shop.group("younger", "Deployment", "second", groupId=group_id)
+    said = shop.wait_ready_reason("younger", "GroupIdClaimed")
+    assert said.startswith(
+        f"spec.groupId: group {group_id} belongs to the older ConsumerGroup {shop.namespace}/older"
+    )
+    assert "initContainers" not in shop.get("deployment/second")["spec"]["template"]["spec"]
+    shop.delete_groups("older")
+    shop.wait_adopted("deployment/second")
+
+
+@pytest.fixture(scope="module")
+def with_quota(operated: Cluster, outside_coordinator: Coordinator, namespaces: list[str]) -> Shop:
+    """A namespace without room for a pod."""
+    shop = open_shop(operated, outside_coordinator.address, namespaces)
+    shop.apply(NO_PODS)
+    found = [workload(kind, kind.lower(), replicas=1) for kind in KINDS]
+    shop.apply(*found)
+    shop.groups_of(found)
+    return shop
+
+
+@pytest.fixture(scope="module")
+def restricted(operated: Cluster, outside_coordinator: Coordinator, namespaces: list[str]) -> Shop:
+    """A namespace with the Pod Security level restricted; the workloads named fit-… fulfil it."""
+    shop = open_shop(operated, outside_coordinator.address, namespaces, RESTRICTED)
+    found = [workload(kind, kind.lower(), replicas=1) for kind in KINDS]
+    found += [workload(kind, f"fit-{kind.lower()}", replicas=1, **RESTRICTED_POD) for kind in KINDS]
+    shop.apply(*found)
+    shop.groups_of(found)
+    return shop
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quota_that_refuses_the_pods_is_quoted(with_quota: Shop, kind: str) -> None:
+    said = with_quota.wait_ready_reason(kind.lower(), "PodsRefused")
+    assert "is forbidden: exceeded quota: no-pods, requested: pods=1, used: pods=0, limited: pods=0" in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pod_security_level_that_refuses_the_pods_is_quoted(restricted: Shop, kind: str) -> None:
+    said = restricted.wait_ready_reason(kind.lower(), "PodsRefused")
+    assert 'violates PodSecurity "restricted:latest"' in said
+    # The application is the reason, not the sidecar.
+    assert '"app"' in said
+    assert "rota-sidecar" not in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sidecar_fulfils_the_pod_security_level_restricted(restricted: Shop, kind: str) -> None:
+    name = f"fit-{kind.lower()}"
+    restricted.wait_adopted(f"{kind.lower()}/{name}")
+    restricted.wait(f"cg/{name}", "jsonpath={.status.replicas}=1")
+    restricted.wait_ready_reason(name, "NoMembers")
+
+
+def ready(group: Any) -> Any:  # noqa: ANN401  an object as it is stored
+    """The condition Ready of a ConsumerGroup; empty while it has none."""
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == "Ready"), {})
+
+
+def runs(group: Any, adopted: set[str]) -> bool:  # noqa: ANN401  an object as it is stored
+    """Return whether a group's plan was performed."""
+    return group["metadata"]["uid"] in adopted
+
+
+def is_refused(group: Any) -> bool:  # noqa: ANN401  an object as it is stored
+    """Return whether the condition says why the spec is not followed."""
+    return ready(group).get("reason") in {*REFUSING, Reason.TARGET_NOT_FOUND}
+
+
+class Drawn:
+    """The namespace of the drawn manifests."""
+
+    def __init__(self, shop: Shop, operator: OperatorProcess) -> None:
+        self._shop = shop
+        self._operator = operator
+        self.groups: list[Any] = []
+        # Uids of groups with a workload.
+        self.adopted: set[str] = set()
+
+    def have_settled(self) -> bool:
+        """Read everything; return whether each group is refused, or has its workload."""
+        self._operator.check()
+        self.groups = json.loads(self._shop.kubectl("get", "consumergroups", "--output=json"))["items"]
+        labels = r"jsonpath={.items[*].metadata.labels.rota\.dev/consumer-group-uid}"
+        found = self._shop.kubectl("get", "deployments,statefulsets", f"--output={labels}")
+        self.adopted = set(found.split())
+        return all(ready(each) and (is_refused(each) or runs(each, self.adopted)) for each in self.groups)
+
+
+def keep_groups(shop: Shop, groups: list[Any]) -> None:
+    """Let groups be deleted without their coordinators, which do not exist."""
+    names = [each["metadata"]["name"] for each in groups if each["spec"]["deletionPolicy"] == "DeleteGroup"]
+    if names:
+        policy = json.dumps({"spec": {"deletionPolicy": "RetainOffsets"}})
+        shop.kubectl("patch", "consumergroups", *names, "--type=merge", "--patch", policy)
+
+
+@pytest.mark.soak("manifests")
+@pytest.mark.timeout(900)
+def test_drawn_manifests_end_in_a_refusal_with_its_path_or_in_a_plan_that_runs(
+    shop: Shop,
+    operator_process: OperatorProcess,
+    seed: int,
+    in_soak: bool,
+    report: list[str],
+    counters: Counter[str],
+) -> None:
+    count, within_s = (DRAWN_IN_SOAK, SETTLED_WITHIN_IN_SOAK_S) if in_soak else (DRAWN, SETTLED_WITHIN_S)
+    pid = operator_process.pid
+    shop.apply(NO_PODS)
+    workloads, groups = manifests_of(draw_specs(count, seed), shop.coordinator, seed)
+    kubeconfig = shop.cluster.kubeconfig
+    began_ms = steady_ms()
+    assert create_all(kubeconfig, shop.namespace, workloads) == {}
+    refusals = create_all(kubeconfig, shop.namespace, groups)
+    drawn = Drawn(shop, operator_process)
+    # Each poll starts two kubectls.
+    wait_for("all groups are refused or adopted", drawn.have_settled, within_s=within_s, poll_s=1)
+    took_s = (steady_ms() - began_ms) / 1000
+
+    assert len(refusals) + len(drawn.groups) == count
+    wrong = [each for each in refusals.values() if each.status >= 500 or not PATH.search(each.message)]
+    assert wrong == []
+    reasons: Counter[str] = Counter()
+    for group in drawn.groups:
+        found = ready(group)
+        reasons["adopted" if runs(group, drawn.adopted) else found["reason"]] += 1
+        assert found["status"] in ("False", "Unknown"), group
+        assert found["reason"] in set(Reason), group
+        if found["reason"] in {
+            *OF_THE_SPEC,
+            Reason.TARGET_CLAIMED,
+            Reason.GROUP_ID_CLAIMED,
+            Reason.REQUEST_REFUSED,
+        }:
+            assert PATH.search(found["message"]), group
+    assert operator_process.pid == pid
+    outcomes = {"refused by the API server": len(refusals), **dict(reasons.most_common())}
+    counters.update({f"manifests: {name}": number for name, number in outcomes.items()})
+    listed = ", ".join(f"{number} {name}" for name, number in outcomes.items())
+    report.append(f"{count} drawn manifests settled in {took_s:.0f} s: {listed}")
+    keep_groups(shop, drawn.groups)
+    # Else the plan that runs is not tested.
+    assert reasons["adopted"] >= count // 20

@@ -1,6 +1,8 @@
 """The watches of groups, at a real coordinator: what decisions rest on, and what they change there."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota_operator.cluster.channels import Channels
+from rota_operator.cluster.channels import KEEPALIVE_MS, Channels
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches, Watched
 from rota_operator.cluster.queues import Key
 from rota_operator.engines.port import Unavailable
@@ -44,11 +46,14 @@ class Observer:
             await self._changed.wait()
 
 
-def play(story: Callable[[GroupWatches, Observer], Awaitable[None]]) -> None:
+def play(
+    story: Callable[[GroupWatches, Observer], Awaitable[None]], keepalive_ms: int = KEEPALIVE_MS
+) -> None:
     async def bounded() -> None:
         observer = Observer()
         callbacks = GroupCallbacks(observer.on_view, observer.states.append, observer.on_exception)
-        groups = GroupWatches(Channels(None, insecure=True), callbacks, lambda: time.time_ns() // 1_000_000)
+        channels = Channels(None, insecure=True, keepalive_ms=keepalive_ms)
+        groups = GroupWatches(channels, callbacks, lambda: time.time_ns() // 1_000_000)
         try:
             async with asyncio.timeout(WITHIN_S):
                 await story(groups, observer)
@@ -101,6 +106,23 @@ def test_a_coordinator_that_goes_leaves_its_groups_unknown_and_comes_back(tmp_pa
             await groups.commit_initial_offsets(KEY)
 
     play(story)
+
+
+def test_a_coordinator_that_falls_silent_leaves_its_groups_unknown_and_is_found_again(tmp_path: Path) -> None:
+    with serving(tmp_path) as coordinator:
+
+        async def story(groups: GroupWatches, observer: Observer) -> None:
+            # Its records are elsewhere: nothing is polled, and the stream of descriptions stays open.
+            groups.add(KEY, watched(coordinator.address)._replace(has_log=False))
+            await observer.until(lambda: groups.members(KEY) == 0)
+            os.kill(coordinator.pid, signal.SIGSTOP)
+            try:
+                await observer.until(lambda: groups.members(KEY) is None)
+            finally:
+                os.kill(coordinator.pid, signal.SIGCONT)
+            await observer.until(lambda: groups.members(KEY) == 0)
+
+        play(story, keepalive_ms=500)
 
 
 def test_a_group_on_kafka_is_known_by_its_sidecars_reports_alone() -> None:

@@ -3,12 +3,30 @@
 import grpc
 import grpc.aio
 
+# A coordinator that is frozen, or whose node is lost, closes no connection: after both times its streams end.
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
+# gRPC's own pauses grow to two minutes: groups would be unknown for as long after their coordinator is back.
+RECONNECT_MS_MAX = 2_000
+# For an attempt to connect, which a lost node does not refuse.
+CONNECT_MS = 5_000
+
 
 class Channels:
     """Channels by HOST:PORT. Invariant: a channel is open while it has been taken more often than released."""
 
-    def __init__(self, authority: bytes | None, *, insecure: bool) -> None:
+    def __init__(
+        self, authority: bytes | None, *, insecure: bool, keepalive_ms: int = KEEPALIVE_MS
+    ) -> None:
         """`authority`: PEM of the certificate authority that coordinators' certificates are issued by; None: the system's."""
+        timeout_ms = min(keepalive_ms, KEEPALIVE_TIMEOUT_MS)
+        self._options = (
+            ("grpc.keepalive_time_ms", keepalive_ms),
+            # Without the second one a silent peer is detected after a minute, whatever the first one is.
+            ("grpc.keepalive_timeout_ms", timeout_ms),
+            ("grpc.http2.ping_timeout_ms", timeout_ms),
+            ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
+            ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),
+        )
         self._credentials = None if insecure else grpc.ssl_channel_credentials(authority)
         self._channels: dict[str, tuple[grpc.aio.Channel, int]] = {}
         # Released; closing takes a turn of the loop.
@@ -43,5 +61,5 @@ class Channels:
 
     def _open(self, address: str) -> grpc.aio.Channel:
         if self._credentials is None:
-            return grpc.aio.insecure_channel(address)
-        return grpc.aio.secure_channel(address, self._credentials)
+            return grpc.aio.insecure_channel(address, options=self._options)
+        return grpc.aio.secure_channel(address, self._credentials, options=self._options)

@@ -17,7 +17,7 @@ from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.offset_lookups import QUERY_INTERVAL_MS
-from rota_operator.status.inputs import Progress
+from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.support.coordinator import Coordinator, serving
 
@@ -140,7 +140,8 @@ def test_a_group_on_kafka_is_known_by_its_sidecars_reports_alone() -> None:
         assert view is not None
         assert [each.name for each in view.members] == ["pod-0"]
         assert [(each.partition, each.owner) for each in view.partitions] == [(1, "pod-0")]
-        assert groups.progress(KEY) == {Partition("orders", 1): Progress(5, "paused")}
+        reported = ReportedPartition("pod-0", Partition("orders", 1))
+        assert groups.progress(KEY) == {reported: Progress(5, "paused")}
         assert (groups.members(KEY), groups.is_new(KEY)) == (1, None)
         assert (groups.cluster_id(KEY), groups.cluster_id(OTHER)) == ("c-1", "")
         assert groups.view(OTHER) is None

@@ -8,7 +8,7 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import GroupView, MemberView, PartitionView
 from rota_operator.reconcile.decision import Decision
 from rota_operator.spec.status import Condition, ConsumerGroupStatus
-from rota_operator.status.inputs import Pods, Progress, StatusInputs
+from rota_operator.status.inputs import Pods, Progress, ReportedPartition, StatusInputs
 from rota_operator.status.status import status_of
 from tests.operator.reconcile.worlds import resource
 
@@ -55,10 +55,15 @@ def group(**given: Any) -> GroupView:  # noqa: ANN401
     return replace(base, **given)
 
 
-def progress(age_s: float | None = 1.0, problem: str = "") -> Mapping[Partition, Progress]:
+def progress(age_s: float | None = 1.0, problem: str = "") -> Mapping[ReportedPartition, Progress]:
     """All partitions made progress so long ago."""
     at_ms = None if age_s is None else NOW_MS - int(age_s * 1000)
-    return {Partition("orders", number): Progress(at_ms, problem) for number in range(4)}
+    return {reported(number): Progress(at_ms, problem) for number in range(4)}
+
+
+def reported(number: int, sidecar: str = "") -> ReportedPartition:
+    """A partition as its owner reports it, unless another sidecar is given."""
+    return ReportedPartition(sidecar or OWNERS[number % 2], Partition("orders", number))
 
 
 DECISION = Decision(

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota_operator.overview.assignment import Partition
 from rota_operator.overview.group import OTHER_CLIENT
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Refusal, Remark
@@ -22,6 +21,7 @@ from tests.operator.status.groups import (
     member,
     partition,
     progress,
+    reported,
     status,
 )
 
@@ -82,6 +82,17 @@ def test_ready_is_true_only_while_every_partition_has_an_owner_that_makes_progre
     assert (ready.status, ready.reason, excerpt in ready.message) == (status_of_ready, reason, True), (
         ready.message
     )
+
+
+def test_the_progress_of_a_partition_is_that_of_its_owner() -> None:
+    """A sidecar that stood still reports, when it goes on, partitions that have another owner by now."""
+    frozen = {reported(1, "orders-a"): Progress(NOW_MS - 500_000)}
+    for made in ({**progress(), **frozen}, {**frozen, **progress()}):
+        assert condition(status(progress=made), "Ready").status == "True"
+    made = {**progress(), reported(1, "orders-a"): Progress(NOW_MS)}
+    del made[reported(1)]
+    ready = condition(status(progress=made), "Ready")
+    assert (ready.status, ready.reason) == ("Unknown", Reason.PROGRESS_UNKNOWN)
 
 
 def test_a_partition_is_stuck_after_the_threshold() -> None:
@@ -277,7 +288,7 @@ GROUPS = st.none() | st.builds(
     st.sampled_from([0, 0, 3]),
 )
 PROGRESS = st.dictionaries(
-    st.builds(Partition, st.just("orders"), st.integers(0, 3)),
+    st.builds(reported, st.integers(0, 3), st.sampled_from(["orders-a", "orders-b"])),
     st.builds(
         Progress, st.sampled_from([None, NOW_MS, NOW_MS - 200_000]), st.sampled_from(["", "it failed"])
     ),
@@ -305,6 +316,7 @@ def test_whatever_is_seen_conditions_are_documented_and_ready_is_earned(
         names = {each.name for each in view.members if each.state == "Stable" or each.state == "Joining"}
         assert all(each.owner in names for each in view.partitions)
         assert all(
-            each.lag_records == 0 or made[Partition("orders", each.partition)].last_progress_ms == NOW_MS
+            each.lag_records == 0
+            or made[reported(each.partition, each.owner or "")].last_progress_ms == NOW_MS
             for each in view.partitions
         )

@@ -35,7 +35,7 @@ from rota_operator.overview.reports import REPORT_VALID_MS
 from rota_operator.overview.view import GroupView, ReplicaView, WorkloadView
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ROTA, ConsumerGroupSpec
-from rota_operator.status.inputs import Progress
+from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1.fleet_pb2 import OrderAnswer, SidecarReport
 
 # Hundreds of groups are polled side by side; views stay valid for longer.
@@ -221,13 +221,13 @@ class GroupWatches(GroupStates, Coordinators):
         workload = WorkloadView(*key, "", watch.watched.group_id, len(pods), len(pods), 0, pods)
         return watch.overview.view((workload,), now_ms).groups[0]
 
-    def progress(self, key: Key) -> Mapping[Partition, Progress]:
-        """Return the progress that the owners of partitions report now."""
+    def progress(self, key: Key) -> Mapping[ReportedPartition, Progress]:
+        """Return the progress that sidecars report now."""
         watch = self._watches.get(key)
         if watch is None:
             return {}
         return {
-            Partition(each.topic, each.partition): Progress(
+            ReportedPartition(report.sidecar, Partition(each.topic, each.partition)): Progress(
                 each.last_progress_ms if each.HasField("last_progress_ms") else None, each.problem
             )
             for report in watch.live(self._wall_ms())

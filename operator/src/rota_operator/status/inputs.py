@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import GroupView
@@ -23,9 +23,16 @@ class Pods:
     problem: str = ""
 
 
+class ReportedPartition(NamedTuple):
+    """A partition that a sidecar reports as its own; one that has lost it does so until it learns that."""
+
+    sidecar: str
+    partition: Partition
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of one partition, as the sidecar of its owner reports it."""
+    """Progress of one partition, as a sidecar reports it."""
 
     # Unix time; it stands still only while records wait. None: the sidecar does not report it.
     last_progress_ms: int | None
@@ -45,7 +52,7 @@ class StatusInputs:
     # None: the operator has no view of the group.
     group: GroupView | None = None
     # Of live reports alone.
-    progress: Mapping[Partition, Progress] = field(default_factory=dict)
+    progress: Mapping[ReportedPartition, Progress] = field(default_factory=dict)
     # None: the workload does not exist.
     pods: Pods | None = None
     # A request of the operator that failed, and that no later one has made good.

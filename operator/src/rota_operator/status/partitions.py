@@ -12,7 +12,7 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import UNKNOWN
 from rota_operator.overview.group import OTHER_CLIENT
 from rota_operator.overview.view import GroupView, MemberView, PartitionView
-from rota_operator.status.inputs import Progress
+from rota_operator.status.inputs import Progress, ReportedPartition
 
 # Named in a message; the rest is counted.
 NAMES_SHOWN = 5
@@ -34,7 +34,7 @@ class Judgement:
 class Judge:
     """Inputs that all partitions of a group share."""
 
-    progress: Mapping[Partition, Progress]
+    progress: Mapping[ReportedPartition, Progress]
     stuck_seconds: int
     now_ms: int
 
@@ -67,10 +67,13 @@ class Judge:
         if owner.state == OTHER_CLIENT:
             found.unknown.append(f"{partition.text} ({view.owner} is no sidecar of Rota)")
             return
-        self._add_owned(found, partition, view.lag_records)
+        # Not that of a former owner, which stands still and does not know yet that it is one.
+        progress = self.progress.get(ReportedPartition(view.owner, partition))
+        self._add_owned(found, partition, progress, view.lag_records)
 
-    def _add_owned(self, found: Judgement, partition: Partition, lag_records: int | None) -> None:
-        progress = self.progress.get(partition)
+    def _add_owned(
+        self, found: Judgement, partition: Partition, progress: Progress | None, lag_records: int | None
+    ) -> None:
         if progress is None:
             found.unknown.append(f"{partition.text} (its owner reports nothing about it)")
         elif lag_records == 0:
@@ -86,11 +89,12 @@ class Judge:
 
     def _add_left_out(self, found: Judgement, shown: set[Partition], left_out: int) -> None:
         """Judge partitions that the view is too short for, by their reports alone."""
-        others = sorted(self.progress.keys() - shown)
-        for partition in others:
-            self._add_owned(found, partition, None)
-        if len(others) < left_out:
-            found.unknown.append(f"{left_out - len(others)} partitions are not listed")
+        others = sorted(each for each in self.progress if each.partition not in shown)
+        for each in others:
+            self._add_owned(found, each.partition, self.progress[each], None)
+        count = len({each.partition for each in others})
+        if count < left_out:
+            found.unknown.append(f"{left_out - count} partitions are not listed")
 
 
 def listed(names: Iterable[str]) -> str:

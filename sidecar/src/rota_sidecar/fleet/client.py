@@ -21,7 +21,8 @@ REPORT_S = 1.0
 # Minimum interval between reports.
 REPORT_S_MIN = 0.1
 BACKOFF_S = 0.5
-BACKOFF_S_MAX = 30.0
+# An operator that starts knows nothing of a group before its sidecars have reconnected.
+BACKOFF_S_MAX = 5.0
 UNKNOWN_CALL = "does not serve Fleet: check --fleet and the version of the server"
 
 

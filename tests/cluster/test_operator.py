@@ -11,6 +11,8 @@ from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.orders import ENRICHER, GROUP, SHOP, orders
+from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS
+from tests.support.processes import wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -18,6 +20,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 READY_WITHIN_S = 120
 PARTITIONS, REPLICAS = 12, 3
 OWN_GRACE_S = 5
+SERVERS = f"rota://{COORDINATOR_ADDRESS}"
+# Run in a container of the example, after the shop has closed: audits until every order has its price.
+AUDIT = """
+import sys, audit
+unprocessed, counts = audit.count(sys.argv[1])
+while unprocessed:
+    unprocessed, counts = audit.count(sys.argv[1])
+print(counts)
+"""
 
 
 class Applied(NamedTuple):
@@ -31,7 +42,22 @@ class Applied(NamedTuple):
         return self.cluster.get(resource, namespace=self.namespace)
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        return self.cluster.kubectl(*arguments, "--namespace", self.namespace, input=input)
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, input=input)
+
+    def wait_rolled_out(self) -> None:
+        """Wait until the pods are those of the Deployment's present template."""
+        self.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={READY_WITHIN_S}s")
+
+    def pods(self, app: str) -> list[Any]:
+        """Pods of a Deployment, those that are being deleted included."""
+        return [each for each in self.get("pods")["items"] if each["metadata"]["labels"]["app"] == app]
+
+    def is_shared(self) -> bool:
+        """Return True once the status is that of a group between whose rebalances nothing moves."""
+        status = self.get(f"consumergroup/{GROUP}").get("status", {})
+        conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
+        shares = [each["partitions"] for each in status.get("placements", ())]
+        return conditions.get("Ready") == "True" and shares == [PARTITIONS // REPLICAS] * REPLICAS
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +69,9 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     manifests = orders(namespace, images.part("cli").name)
     rota_cluster.apply(manifests, namespace=namespace)
     example = Applied(rota_cluster, namespace, manifests)
-    for condition in (f"jsonpath={{.status.members}}={REPLICAS}", "condition=Ready"):
-        rota_cluster.wait(f"consumergroup/{GROUP}", condition, namespace=namespace, within_s=READY_WITHIN_S)
     # Pods from before the adoption may still be there.
-    rota_cluster.kubectl(
-        "rollout", "status", f"deployment/{ENRICHER}", "-n", namespace, f"--timeout={READY_WITHIN_S}s"
-    )
+    example.wait_rolled_out()
+    wait_for("every member has its share", example.is_shared, within_s=READY_WITHIN_S, poll_s=0.5)
     yield example
     rota_cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
@@ -71,9 +94,7 @@ def test_a_group_is_ready_when_every_partition_has_an_owner_and_one_line_shows_i
 
 
 def test_each_pod_of_the_workload_has_a_sidecar_that_is_ready(applied: Applied) -> None:
-    pods = applied.get("pods")["items"]
-    members = [each for each in pods if each["metadata"]["labels"]["app"] == ENRICHER]
-    running = [each for each in members if "deletionTimestamp" not in each["metadata"]]
+    running = [each for each in applied.pods(ENRICHER) if "deletionTimestamp" not in each["metadata"]]
     assert len(running) == REPLICAS
     for pod in running:
         [sidecar] = pod["spec"]["initContainers"]
@@ -112,6 +133,28 @@ def test_a_workload_that_its_owner_replaced_is_adopted_again_as_before(applied: 
     sidecar = "jsonpath={.spec.template.spec.initContainers[0].name}=rota-sidecar"
     applied.cluster.wait(target, sidecar, namespace=applied.namespace)
     assert applied.get(target)["spec"]["template"] == adopted
+
+
+def test_each_order_is_priced_once_over_a_replaced_workload_and_a_deleted_pod(
+    applied: Applied, report: list[str]
+) -> None:
+    """The last of the tests that share the example: it audits what has been sold during all of them."""
+    applied.wait_rolled_out()
+    [deleted, *_] = sorted(each["metadata"]["name"] for each in applied.pods(ENRICHER))
+    applied.kubectl("delete", f"pod/{deleted}", f"--timeout={READY_WITHIN_S}s")
+    applied.kubectl("scale", f"deployment/{SHOP}", "--replicas=0")
+    wait_for("the shop is closed", lambda: not applied.pods(SHOP), within_s=READY_WITHIN_S, poll_s=0.2)
+    # A member that is still ending could price an order again.
+    wait_for(
+        "no pod ends", lambda: len(applied.pods(ENRICHER)) == REPLICAS, within_s=READY_WITHIN_S, poll_s=0.2
+    )
+    applied.wait_rolled_out()
+    application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", "python", "-c", AUDIT)
+    audited = applied.kubectl(*application, SERVERS).strip()
+    report.append(f"orders: {audited}")
+    found = re.fullmatch(r"produced (\d+), processed (\d+), unprocessed 0, repeated 0", audited)
+    assert found is not None, audited
+    assert found[1] == found[2] != "0"
 
 
 def test_deleting_a_group_gives_its_workload_back_as_its_owner_applied_it(

@@ -118,6 +118,19 @@ class Cluster:
     def mend_link(self, name: str) -> None:
         self._nodes[name].mend_link()
 
+    def signal_container(
+        self, which: signal.Signals, pod: str, container: str, *, namespace: str = "default"
+    ) -> None:
+        """Send a signal to a container's first process: SIGSTOP and SIGCONT freeze it and let it go on, SIGKILL is a crash."""
+        found = self.get(f"pod/{pod}", namespace=namespace)
+        status = found["status"]
+        [number] = [
+            each["containerID"].removeprefix("containerd://")
+            for each in (*status.get("initContainerStatuses", ()), *status["containerStatuses"])
+            if each["name"] == container
+        ]
+        self._nodes[found["spec"]["nodeName"]].runtime.signal(number, which)
+
     def repair(self) -> None:
         """Put right what a test broke; returns when every node is Ready again."""
         for name, node in self._nodes.items():

@@ -35,13 +35,13 @@ def deployment(name: str, *containers: Manifest, replicas: int = 1, **spec: obje
     }
 
 
-def service(name: str, *, port: int, target: int) -> Manifest:
-    """A Service in front of the pods with the label app=`name`."""
+def service(name: str, *, port: int, target: int, **spec: object) -> Manifest:
+    """A Service in front of the pods with the label app=`name`; `spec` adds to its specification."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _named(name),
-        "spec": {"selector": {"app": name}, "ports": [{"port": port, "targetPort": target}]},
+        "spec": {"selector": {"app": name}, "ports": [{"port": port, "targetPort": target}], **spec},
     }
 
 

@@ -79,14 +79,14 @@ def rights(kind: str, rules: tuple[tuple[str, tuple[str, ...], tuple[str, ...]],
     ]
 
 
-def coordinator(image: str) -> list[Manifest]:
-    """A coordinator without TLS and tokens, with an embedded log that goes with its pod."""
+def coordinator(image: str, namespace: str = NAMESPACE) -> list[Manifest]:
+    """A coordinator without TLS and tokens, with an embedded log that goes with its pod. `namespace` is where it is applied."""
     container = {
         "name": "coordinator",
         "image": image,
         "args": [
             "--listen=0.0.0.0:7070",
-            f"--advertise={COORDINATOR_ADDRESS}",
+            f"--advertise={COORDINATOR}.{namespace}:7070",
             "--http-listen=0.0.0.0:7071",
             "--store=sqlite:/var/lib/rota/coordinator.db",
             "--group-initial-rebalance-delay-ms=0",
@@ -104,7 +104,7 @@ def coordinator(image: str) -> list[Manifest]:
 
 
 def operator(image: str, sidecar_image: str) -> list[Manifest]:
-    """An operator that serves Fleet without TLS."""
+    """An operator that serves Fleet without TLS. Sidecars see the address of each replica, of which the leader listens."""
     container = {
         "name": "operator",
         "image": image,
@@ -122,7 +122,7 @@ def operator(image: str, sidecar_image: str) -> list[Manifest]:
     }
     return [
         deployment(OPERATOR, container, serviceAccountName=OPERATOR),
-        service(OPERATOR, port=7083, target=7083),
+        service(OPERATOR, port=7083, target=7083, clusterIP="None"),
     ]
 
 

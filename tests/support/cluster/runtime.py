@@ -6,6 +6,7 @@ node then begins with links to the files in it instead of unpacking 200 MB while
 """
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from tests.support.processes import Process, ProcessFailed
 
 ANSWERS_WITHIN_S = 20
 IMPORT_WITHIN_S = 120
+KUBERNETES = "k8s.io"
+"""containerd's namespace for the images and containers of pods."""
 STORE = "var/lib/containerd"
 """In a machine's folder: containerd's own place, seen from outside."""
 POD_NETWORK = "cni"
@@ -78,8 +81,14 @@ class Runtime:
         """Begin to take in what is not there yet; it is there when the imports are finished."""
         return [self._start_import(image) for image in images if image not in self.images]
 
+    def signal(self, container: str, which: signal.Signals) -> None:
+        """Send a signal to the first process of a pod's container, by the container's id."""
+        self._machine.run(
+            ["ctr", "--namespace", KUBERNETES, "tasks", "kill", "--signal", which.name, container]
+        )
+
     def _start_import(self, image: Image) -> Import:
-        command: list[str | Path] = ["ctr", "--namespace", "k8s.io", "images", "import", image.archive]
+        command: list[str | Path] = ["ctr", "--namespace", KUBERNETES, "images", "import", image.archive]
         return Import(self, image, self._machine.start("import", command))
 
 

@@ -14,9 +14,7 @@ CONNECT_MS = 5_000
 class Channels:
     """Channels by HOST:PORT. Invariant: a channel is open while it has been taken more often than released."""
 
-    def __init__(
-        self, authority: bytes | None, *, insecure: bool, keepalive_ms: int = KEEPALIVE_MS
-    ) -> None:
+    def __init__(self, authority: bytes | None, *, insecure: bool, keepalive_ms: int = KEEPALIVE_MS) -> None:
         """`authority`: PEM of the certificate authority that coordinators' certificates are issued by; None: the system's."""
         timeout_ms = min(keepalive_ms, KEEPALIVE_TIMEOUT_MS)
         self._options = (

@@ -91,7 +91,7 @@ def main() -> None:
     with ExitStack() as stack:
         delay = f"--group-initial-rebalance-delay-ms={INITIAL_DELAY_MS}"
         coordinator = stack.enter_context(servers.rota([delay]))
-        empty = stack.enter_context(servers.echo())
+        empty = stack.enter_context(servers.empty("echo"))
         others, rounds = asyncio.run(in_turn(coordinator, empty))
     with servers.kafka(INITIAL_DELAY_MS, partitions=SIZE.members) as broker:
         kafka = asyncio.run(on_wires(broker))

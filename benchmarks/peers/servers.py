@@ -43,11 +43,11 @@ def rota(
 
 
 @contextmanager
-def echo() -> Iterator[Server]:
-    """Run the echo server."""
-    with workdir("echo") as folder:
-        log = folder / "echo.log"
-        process = Process.start("echo", [sys.executable, "-m", "benchmarks.peers.echo"], log=log)
+def empty(name: str) -> Iterator[Server]:
+    """Run a server of `benchmarks.peers` that does nothing with what it reads: `echo`, or `fleet`."""
+    with workdir(name) as folder:
+        log = folder / f"{name}.log"
+        process = Process.start(name, [sys.executable, "-m", f"benchmarks.peers.{name}"], log=log)
         try:
             process.wait_until(lambda: READY.search(log.read_text()) is not None, within_s=START_S)
             found = READY.search(log.read_text())

@@ -10,6 +10,7 @@ reads them: the cost of gRPC in Python.
 import asyncio
 import re
 import statistics
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -65,6 +66,11 @@ def peak_mib(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
+def say(what: str) -> None:
+    """Show the progress: the larger sizes take minutes."""
+    print(f"{time.strftime('%X')}  {what}", file=sys.stderr, flush=True)
+
+
 async def create(api: Api, kind: ResourceKind, namespace: str, manifests: Iterable[Manifest]) -> list[Object]:
     """Create objects of one kind, some at a time; return them in the order of the manifests."""
     slots = asyncio.Semaphore(WRITERS)
@@ -88,32 +94,24 @@ async def create_groups(
     return await create(api, CONSUMER_GROUP, namespace, groups)
 
 
-async def reasons(api: Api, namespace: str) -> list[str]:
-    """Return the reason of Ready of each ConsumerGroup."""
-    return [
-        next(
-            (
-                each["reason"]
-                for each in group.get("status", {}).get("conditions", ())
-                if each["type"] == "Ready"
-            ),
-            "",
-        )
-        async for group in api.list(CONSUMER_GROUP, namespace)
-    ]
+async def statuses(api: Api, namespace: str) -> list[Object]:
+    """Return the status of each ConsumerGroup that has one."""
+    return [each["status"] async for each in api.list(CONSUMER_GROUP, namespace) if "status" in each]
 
 
 async def reconcile_all(cluster: Cluster, api: Api, coordinator: str, folder: Path, count: int) -> Reconciled:
     """Start an operator beside `count` new ConsumerGroups, and wait until each has its status."""
     namespace = f"of-{count}"
     await create_groups(cluster, api, coordinator, namespace, count)
+    say(f"{count:,} groups created")
     operator = OperatorProcess(folder / namespace, cluster.kubeconfig, f"--namespace={namespace}")
     began = time.monotonic()
     operator.start()
     async with asyncio.timeout(GIVEN_UP_S):
-        while await reasons(api, namespace) != ["ScaledToZero"] * count:
+        while len(await statuses(api, namespace)) < count:
             operator.check()
             await asyncio.sleep(POLL_S)
+    say(f"{count:,} groups reconciled")
     cost = Reconciled(count, time.monotonic() - began, processor_s(operator.pid), peak_mib(operator.pid))
     operator.stop()
     return cost
@@ -144,7 +142,6 @@ async def create_sidecars(cluster: Cluster, api: Api, namespace: str) -> list[Si
     )
     bound = (
         {
-            "metadata": {"name": name},
             "spec": {
                 "audiences": ["rota"],
                 "expirationSeconds": 3600,
@@ -175,13 +172,16 @@ async def reports(cluster: Cluster, api: Api, folder: Path) -> list[page.Line]:
     """Measure 1,000 reports a second at an operator, and at a server that only reads them."""
     namespace = "reports"
     sidecars = await create_sidecars(cluster, api, namespace)
+    say(f"{len(sidecars):,} pods and tokens created")
     operator = OperatorProcess(folder / namespace, cluster.kubeconfig, f"--namespace={namespace}")
     operator.start()
     found = FLEET.search(operator.process.log.read_text())
     assert found is not None
     async with reporting(found[1], sidecars) as fleet:
+        say("all sidecars report")
         async with asyncio.timeout(GIVEN_UP_S):
-            while await reasons(api, namespace) != ["PartitionsProgress"] * GROUPS:
+            # The Deployments say that they have no pods, so this is what tells that all reports are taken in.
+            while sum(each.get("members", 0) for each in await statuses(api, namespace)) < len(sidecars):
                 operator.check()
                 await asyncio.sleep(POLL_S)
         ours = await cores_used(Server(found[1], operator.pid), fleet)

@@ -315,6 +315,12 @@ def test_the_program_says_what_is_wrong_before_it_does_anything() -> None:
     assert done.stderr == "rota-sidecar: --max-moved-partitions-percent is 101; expected 0 to 100\n"
 
 
+@pytest.mark.parametrize("flag", ["--group-id=", "--topics=", "--client-id="])
+@pytest.mark.parametrize("word", ["password", "username", "user", "token", "secret"])
+def test_a_name_that_ends_like_a_secrets_flag_is_none(flag: str, word: str) -> None:
+    assert secret_in([f"{flag}clicks-per-{word}"]) == ""
+
+
 def test_files_of_secrets_are_no_secrets() -> None:
     arguments = ["--token-file=t", "--sasl-password-file", "p", "--sasl-username-file=u", *ENOUGH, FAR]
     assert secret_in(arguments) == ""

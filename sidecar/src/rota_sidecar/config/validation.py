@@ -17,7 +17,7 @@ from rota_sidecar.config.urls import url_problem
 
 # Matches a flag that does not exist on purpose, a login in an address, and a line of a login module.
 SECRET = re.compile(
-    r"--?(?:sasl-)?(?:password|username|user|token|secret)(?:=|$)|://[^/]*@|\b(?:password|token|secret)\s*=",
+    r"^--?(?:sasl-)?(?:password|username|user|token|secret)(?:=|$)|://[^/]*@|\b(?:password|token|secret)\s*=",
     re.IGNORECASE,
 )
 

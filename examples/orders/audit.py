@@ -5,6 +5,7 @@ With the page of `rota up` it waits until the shop has closed, and then for the 
 """
 
 import json
+import os
 import sys
 import urllib.request
 from collections import Counter
@@ -15,6 +16,8 @@ from typing import Any
 import rota
 
 SHOP = "orders-shop"
+# For Kafka: librdkafka's properties, such as those for TLS and SASL.
+KAFKA_CONFIG = json.loads(os.environ.get("KAFKA_CONFIG", "{}"))
 # Of a shop that has closed: the page tells of a change up to four times a second, and at least each second.
 COUNTS_MAX = 60
 
@@ -71,19 +74,44 @@ def count(servers: str) -> tuple[int, str]:
 
 def orders_in(address: str, topic: str) -> Counter[str]:
     """Count the occurrences of each order in a topic."""
+    values = values_in_log if address.startswith("rota://") else values_in_kafka
+    return Counter(json.loads(value or b"{}")["order"] for value in values(address, topic))
+
+
+def values_in_log(address: str, topic: str) -> Iterator[bytes | None]:
+    """Yield the values of all records of a topic of Rota's log."""
     with rota.Topics(address) as topics:
         (described,) = topics.describe([topic])
     positions = {(topic, number): 0 for number in range(described.partitions)}
-    found: Counter[str] = Counter()
     with rota.LogReader(address) as reader:
         behind = True
         while behind:
             behind = False
             for fetched in reader.fetch(positions, max_wait_ms=0):
-                found.update(json.loads(record.value or b"{}")["order"] for record in fetched)
+                yield from (record.value for record in fetched)
                 positions[fetched.topic, fetched.partition] = fetched.next_offset
                 behind = behind or fetched.next_offset < fetched.high_watermark
-    return found
+
+
+def values_in_kafka(address: str, topic: str) -> Iterator[bytes | None]:
+    """Yield the values of all records of a topic of Kafka's brokers."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+    settings = {"group.id": "audit", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": address, **settings, **KAFKA_CONFIG})
+    partitions = consumer.list_topics(topic).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    ended: set[int | None] = set()
+    while len(ended) < len(partitions):
+        if (message := consumer.poll(1)) is None:
+            continue
+        if (error := message.error()) is None:
+            yield message.value()
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+        else:
+            raise KafkaException(error)
+    consumer.close()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import uuid
 
 import rota
 
+# For Kafka: librdkafka's properties, such as those for TLS and SASL.
+KAFKA_CONFIG = json.loads(os.environ.get("KAFKA_CONFIG", "{}"))
 GOODS = ("apple", "bread", "cheese", "date", "egg")
 
 
@@ -19,8 +21,8 @@ def main() -> None:
     ends = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ends.set())
     # Whoever comes first makes them.
-    rota.create_topics(address, {"orders": 12, "priced-orders": 12})
-    with rota.Producer(address) as producer:
+    rota.create_topics(address, {"orders": 12, "priced-orders": 12}, kafka_config=KAFKA_CONFIG)
+    with rota.Producer(address, kafka_config=KAFKA_CONFIG) as producer:
         while not ends.wait(1 / a_second):
             order = {"order": uuid.uuid4().hex, "good": random.choice(GOODS), "count": random.randint(1, 9)}
             customer = f"customer-{random.randrange(1000)}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.cluster import Cluster, images
-from tests.support.cluster.kubectl import KubectlFailed
+from tests.support.cluster.kubectl import KubectlFailed, only_row
 from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.orders import ENRICHER, GROUP, SHOP, orders
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS
@@ -76,20 +76,10 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     rota_cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def columns(table: str) -> dict[str, str]:
-    """The only row of kubectl's table, by the names of its columns; a value that is unknown is empty."""
-    head, row = table.splitlines()
-    starts = [match.start() for match in re.finditer(r"\S+", head)]
-    return {
-        head[start:end].strip(): row[start:end].strip()
-        for start, end in zip(starts, [*starts[1:], None], strict=True)
-    }
-
-
 def test_a_group_is_ready_when_every_partition_has_an_owner_and_one_line_shows_it(applied: Applied) -> None:
     status = applied.get(f"consumergroup/{GROUP}")["status"]
     assert (status["members"], status["partitions"], status["unownedPartitions"]) == (REPLICAS, PARTITIONS, 0)
-    shown = columns(applied.kubectl("get", "cg"))
+    shown = only_row(applied.kubectl("get", "cg"))
     assert (shown["MEMBERS"], shown["PARTITIONS"], shown["READY"]) == (str(REPLICAS), str(PARTITIONS), "True")
 
 

@@ -6,10 +6,21 @@ Made by `Cluster`; works with any kubeconfig.
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+
+def only_row(table: str) -> dict[str, str]:
+    """The only row of kubectl's table, by the names of its columns; a value that is unknown is empty."""
+    head, row = table.splitlines()
+    starts = [match.start() for match in re.finditer(r"\S+", head)]
+    return {
+        head[start:end].strip(): row[start:end].strip()
+        for start, end in zip(starts, [*starts[1:], None], strict=True)
+    }
 
 
 class KubectlFailed(Exception):

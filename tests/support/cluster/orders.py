@@ -5,6 +5,11 @@ The applications' files lie in a ConfigMap, because the example's image is the u
 """
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -34,6 +39,32 @@ def orders(namespace: str, image: str) -> list[Manifest]:
             manifest["spec"]["topics"] = [f"{namespace}.{TOPIC}"]
         found.append(manifest)
     return found
+
+
+def move_to_kafka(manifests: list[Manifest], servers: str, auth: Manifest, config: Manifest) -> None:
+    """
+    Let the example run on Kafka's brokers, at this address.
+
+    `auth` is the group's; `config` is the environment's source of the applications' own settings of librdkafka.
+    """
+    for manifest in manifests:
+        if manifest["kind"] == "ConsumerGroup":
+            manifest["spec"] |= {"bootstrapServers": servers.split(","), "auth": auth}
+        elif manifest["kind"] == "Deployment":
+            [container] = manifest["spec"]["template"]["spec"]["containers"]
+            *program, _ = container["command"]
+            container["command"] = [*program, servers]
+            container.setdefault("env", []).append({"name": "KAFKA_CONFIG", "valueFrom": config})
+
+
+def audit(namespace: str, servers: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """Count the orders on this machine: what `audit.py` prints."""
+    program = folder / "audit.py"
+    program.write_text(with_topics((EXAMPLE / program.name).read_text(), namespace))
+    command = [sys.executable, str(program), servers]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return done.stdout.strip()
 
 
 def run_from_config_map(manifest: Any, image: str) -> None:  # noqa: ANN401  parsed YAML

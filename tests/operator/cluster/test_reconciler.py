@@ -20,10 +20,12 @@ from rota_operator.cluster.reconciler import (
     CONFLICT_S,
     DELETION_S,
     JITTER,
+    LOOK_FIRST_S,
     LOOK_MAX_S,
     Outcome,
     Reconciler,
     Reports,
+    look_again_s,
 )
 from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.spec.conditions import Reason
@@ -197,19 +199,35 @@ def test_a_server_that_fails_while_the_cluster_is_read_is_the_api_servers_error_
     assert cluster.writes == []
 
 
-def test_a_missing_workload_is_looked_for_less_and_less_often_until_it_is_there() -> None:
+def assert_looks(again_s: float | None) -> None:
+    """Assert that the next reconcile looks for something that no watch reports."""
+    assert again_s is not None
+    assert LOOK_FIRST_S <= again_s <= LOOK_MAX_S
+
+
+def assert_at_rest(again_s: float | None) -> None:
+    """Assert that the next reconcile is a resync."""
+    assert again_s is not None
+    assert again_s > LOOK_MAX_S
+
+
+@pytest.mark.parametrize(
+    ("looked_s", "again_s"), [(0, LOOK_FIRST_S), (0.9, LOOK_FIRST_S), (4, 4), (29, 29), (1_000, LOOK_MAX_S)]
+)
+def test_what_is_not_watched_is_looked_for_less_and_less_often(looked_s: float, again_s: float) -> None:
+    assert look_again_s(looked_s) == again_s
+
+
+def test_a_missing_workload_is_looked_for_until_it_is_there() -> None:
     cluster = Cluster()
     target = cluster.objects.pop(TARGET)
 
     async def story(reconciler: Reconciler) -> None:
-        waits = [await reconciler.reconcile(KEY) for _ in range(7)]
-        assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, LOOK_MAX_S, LOOK_MAX_S]
+        assert_looks(await reconciler.reconcile(KEY))
         cluster.objects[TARGET] = target
-        again_s = await reconciler.reconcile(KEY)
-        assert again_s is not None
-        assert again_s > LOOK_MAX_S
+        assert_at_rest(await reconciler.reconcile(KEY))
         del cluster.objects[TARGET]
-        assert await reconciler.reconcile(KEY) == 1.0
+        assert_looks(await reconciler.reconcile(KEY))
 
     play(cluster, story)
 
@@ -225,14 +243,13 @@ def test_a_secret_that_is_reported_missing_late_is_named_and_looked_for_until_th
     cluster.objects |= {pods: {"items": [pod]}, events: {"items": []}}
 
     async def story(reconciler: Reconciler) -> None:
-        assert await reconciler.reconcile(KEY) == 1.0
+        assert_looks(await reconciler.reconcile(KEY))
         # No watch reports the kubelet's event.
-        cluster.objects[events]["items"] = [{"message": 'secret "login" not found'}]
-        assert await reconciler.reconcile(KEY) == 2.0
+        message = 'MountVolume.SetUp failed for volume "rota-auth" : secret "login" not found'
+        cluster.objects[events]["items"] = [{"metadata": {"resourceVersion": "9"}, "message": message}]
+        assert_looks(await reconciler.reconcile(KEY))
         pod["status"] = {"phase": "Running"}
-        again_s = await reconciler.reconcile(KEY)
-        assert again_s is not None
-        assert again_s > LOOK_MAX_S
+        assert_at_rest(await reconciler.reconcile(KEY))
 
     play(cluster, story)
     refusals = [each.decision.refusal for each in cluster.outcomes]
@@ -257,16 +274,14 @@ def test_a_stateful_set_that_lacks_pods_is_looked_at_until_its_newest_event_is_a
     cluster.objects[events] = {"items": items}
 
     async def story(reconciler: Reconciler) -> None:
-        assert await reconciler.reconcile(KEY) == 1.0
+        assert_looks(await reconciler.reconcile(KEY))
         # No watch reports the controller's Event.
         items.extend([created, refused, other])
-        assert await reconciler.reconcile(KEY) == 2.0
+        assert_looks(await reconciler.reconcile(KEY))
         created["lastTimestamp"] = "2026-09-21T09:00:03Z"
-        assert await reconciler.reconcile(KEY) == 4.0
+        assert_looks(await reconciler.reconcile(KEY))
         target["status"] = {"replicas": 1}
-        again_s = await reconciler.reconcile(KEY)
-        assert again_s is not None
-        assert again_s > LOOK_MAX_S
+        assert_at_rest(await reconciler.reconcile(KEY))
 
     play(cluster, story)
     assert [each.observed.refused_pods for each in cluster.outcomes] == ["", "exceeded quota", "", ""]

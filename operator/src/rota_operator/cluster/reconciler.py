@@ -5,6 +5,7 @@ Called by the queue's workers, once at a time for each ConsumerGroup. An action 
 tried again with a backoff, whatever failed.
 """
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -35,7 +36,7 @@ from rota_operator.spec.validation import InvalidSpec, parse_spec
 
 # A ConsumerGroup that is being deleted waits for pods and members, which no watch reports.
 DELETION_S = 2.0
-# What no watch reports is looked for: a missing workload, a missing Secret, why a StatefulSet lacks pods. Doubled each time.
+# What no watch reports is looked for: a missing workload, a missing Secret, why a StatefulSet lacks pods.
 LOOK_FIRST_S = 1.0
 LOOK_MAX_S = 30.0
 # Of one reconcile, while others change the same objects.
@@ -82,8 +83,8 @@ class Reconciler:
         self._groups = groups
         self._reports = reports
         self._resync_s = resync_s
-        # Reconciles in succession after which something was still looked for.
-        self._looks: dict[Key, int] = {}
+        # Since when something is looked for, by the loop's clock in seconds.
+        self._looking: dict[Key, float] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; returns in how many seconds to do it again. Raises ApiError, and Unavailable of a coordinator."""
@@ -127,7 +128,7 @@ class Reconciler:
         return None
 
     def _forget(self, key: Key) -> None:
-        self._looks.pop(key, None)
+        self._looking.pop(key, None)
         self._groups.remove(key)
         self._reports.gone(key)
 
@@ -147,10 +148,15 @@ class Reconciler:
             return DELETION_S
         has_no_target = decision.refusal is not None and decision.refusal.reason == Reason.TARGET_NOT_FOUND
         if has_no_target or observed.pods_are_pending or lacks_pods(observed.target):
-            looks = self._looks[key] = self._looks.get(key, -1) + 1
-            return float(min(LOOK_MAX_S, LOOK_FIRST_S * 2 ** min(looks, 10)))
-        self._looks.pop(key, None)
+            now_s = asyncio.get_running_loop().time()
+            return look_again_s(now_s - self._looking.setdefault(key, now_s))
+        self._looking.pop(key, None)
         return self._resync_s * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def look_again_s(looked_s: float) -> float:
+    """Return the time to the next look: as long as it has been looked, however many reconciles others have caused meanwhile."""
+    return min(LOOK_MAX_S, max(LOOK_FIRST_S, looked_s))
 
 
 def failure_of(error: ApiError | Unavailable) -> Refusal:

@@ -71,7 +71,7 @@ class Observed:
     autoscalers: tuple[str, ...] = ()
     # Secrets that spec.auth names, as "name" or "name/key", of which the kubelet or the API server says that they are missing.
     missing_secrets: tuple[str, ...] = ()
-    # Pods of a group that names Secrets are pending: the kubelet may report a missing one yet.
+    # Pods of a group that names Secrets have not mounted them yet: the kubelet may report a missing one.
     pods_are_pending: bool = False
     # Why the API server refuses pods of a StatefulSet, as its controller's Events say it; empty: it does not, or it is not known yet.
     refused_pods: str = ""

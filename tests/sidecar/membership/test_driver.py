@@ -135,12 +135,13 @@ class Story:
         topics: FakeTopics | None = None,
         state_file: StateFile | None = None,
         protocol: Callable[[float], Awaitable[str]] | None = None,
+        refresh_s: float = REFRESH_S,
     ) -> None:
         self.coordinator, self.topics = coordinator or FakeCoordinator(), topics or FakeTopics()
         # The leader's own look-ups must not take the outcomes that a test has put in a row.
         leader = Leader("g", self.coordinator, FakeTopics(), {LOCAL.name: AllMine()}, lambda: 0)
         engine = MembershipPorts(
-            self.coordinator, self.topics, leader, lambda: 0.5, REFRESH_S, state_file, protocol
+            self.coordinator, self.topics, leader, lambda: 0.5, refresh_s, state_file, protocol
         )
         self.events: list[MemberEvent] = []
         self._news = asyncio.Event()
@@ -292,6 +293,19 @@ def test_topics_are_looked_at_again_and_again_and_a_failure_is_said_once() -> No
                 await asyncio.sleep(0)
         assert list(story.problems) == ["topics cannot be described: no log there"] * 2
         assert set(map(str, topics.asked)) == {"frozenset({'a'})"}
+        await story.end()
+
+    run(body())
+
+
+def test_a_topic_that_does_not_exist_yet_is_looked_for_sooner_than_others_are_refreshed() -> None:
+    async def body() -> None:
+        topics = FakeTopics({}, {}, {"a": Topic(2)})
+        story = Story(topics=topics, refresh_s=10 * STORY_S)
+        # Time is up before the interval is.
+        async with asyncio.timeout(STORY_S):
+            while len(topics.asked) < 3:
+                await asyncio.sleep(0)
         await story.end()
 
     run(body())

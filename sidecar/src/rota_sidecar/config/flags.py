@@ -178,7 +178,10 @@ REBALANCE_TIMEOUT_MS = Flag(
     Setting("membership.rebalanceTimeoutSeconds", seconds_to_ms, is_fixed=True),
 )
 TOPICS_REFRESH_MS = Flag(
-    "topics-refresh-ms", MILLISECONDS, 30_000, "Interval between lookups of topics and partitions"
+    "topics-refresh-ms",
+    MILLISECONDS,
+    30_000,
+    "Interval between lookups of topics and partitions; topics that do not exist are looked up sooner at first",
 )
 LEAVE_TIMEOUT_MS = Flag(
     "leave-timeout-ms",

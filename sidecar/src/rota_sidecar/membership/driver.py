@@ -31,7 +31,7 @@ from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import StateFile, StateFileError
 
 TOPICS_TIMEOUT_S = 30
-# Delay before the first retry after a failed description of topics; doubles up to the refresh interval.
+# Delay before the first retry after a failed description of topics, or one that lacks a topic; doubles up to the refresh interval.
 TOPICS_RETRY_S = 0.2
 # Share of the refresh interval by which it is randomized, so that members that start together spread out.
 TOPICS_JITTER = 0.2
@@ -268,23 +268,32 @@ class Membership:
         self.post(on.CallFailed(call, str(failure), refused=isinstance(failure, Refused)))
 
     async def _refresh_topics(self) -> None:
-        """Describe the watched topics periodically, and whenever the set of watched topics changes."""
+        """
+        Describe the watched topics periodically, and whenever the set of watched topics changes.
+
+        Topics that do not exist are looked up sooner: applications often create theirs while the member joins.
+        """
         last_problem, retry_s = "", TOPICS_RETRY_S
+        watched = self._member.watched
         while True:
             self._refresh_now.clear()
-            watched = self._member.watched
-            pause_s = self._ports.topics_refresh_s
+            if watched != self._member.watched:
+                watched, retry_s = self._member.watched, TOPICS_RETRY_S
+            is_complete = False
             try:
                 found = await self._ports.topics.describe(watched, TOPICS_TIMEOUT_S)
             except (Unreachable, Refused) as failure:
                 if str(failure) != last_problem:
                     last_problem = str(failure)
                     self._report_problem(f"topics cannot be described: {last_problem}")
-                pause_s, retry_s = min(retry_s, pause_s), retry_s * 2
             else:
-                last_problem, retry_s = "", TOPICS_RETRY_S
+                last_problem, is_complete = "", watched is None or watched <= found.keys()
                 if watched == self._member.watched:
                     self.post(on.TopicsDescribed({name: topic.partitions for name, topic in found.items()}))
+            pause_s = self._ports.topics_refresh_s
+            pause_s, retry_s = (
+                (pause_s, TOPICS_RETRY_S) if is_complete else (min(retry_s, pause_s), retry_s * 2)
+            )
             pause_s *= 1 - TOPICS_JITTER / 2 + TOPICS_JITTER * self._ports.chance()
             await wait_until_set(self._refresh_now, pause_s)
 

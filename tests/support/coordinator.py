@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-from rota_proto.coordinator.v1.admin_pb2 import DescribeGroupsRequest
+from rota_proto.coordinator.v1.admin_pb2 import DescribedGroup, DescribeGroupsRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2 import NONE
 from rota_proto.log.v1 import log_pb2
@@ -108,10 +108,16 @@ class Coordinator:
 
     def members_of(self, group: str) -> int:
         """Number of members of the group."""
+        return len(self._describe(group).members)
+
+    def strategy_of(self, group: str) -> str:
+        """Assignment strategy that the group has chosen; empty while it rebalances."""
+        return self._describe(group).protocol_name
+
+    def _describe(self, group: str) -> DescribedGroup:
         with grpc.insecure_channel(self.address) as channel:
             request = DescribeGroupsRequest(group_ids=[group])
-            described = AdminStub(channel).DescribeGroups(request, timeout=START_S)
-        return len(described.groups[0].members)
+            return AdminStub(channel).DescribeGroups(request, timeout=START_S).groups[0]
 
     @property
     def pid(self) -> int:

@@ -18,7 +18,7 @@ from tests.support.app import App
 from tests.support.app import running as attached
 from tests.support.coordinator import Coordinator
 from tests.support.records import committed, fill
-from tests.support.sidecar import Deliverer, delivering
+from tests.support.sidecar import Deliverer, Sidecar, delivering
 
 pytestmark = pytest.mark.process
 
@@ -170,6 +170,48 @@ def test_other_settings_are_taken_as_a_whole_or_not_at_all(
         assert not fleet.last.member.suspended
 
     run_story(tmp_path, coordinator, topic, story)
+
+
+def test_a_strategy_is_changed_in_two_rounds_so_that_members_without_it_stay_in_the_group(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    other = Sidecar(
+        tmp_path / "other",
+        f"rota://{coordinator.address}",
+        topic,
+        (f"--topics={topic}", "--assignors=cooperative-sticky"),
+    )
+
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        await asyncio.to_thread(other.start)
+        await asyncio.to_thread(other.wait_until_it_has, 1)
+        before = fleet.last.member.generation_id
+        order = pb.Configure(settings=ParseDict({"assignment": {"strategy": "range"}}, GroupSettings()))
+        assert (await fleet.order(1, configure=order)).error == ""
+        # It has offered both, and the group goes on with the strategy that both members have.
+        await fleet.wait_until(lambda: is_stable_after(fleet, before))
+        assert coordinator.strategy_of(topic) == "cooperative-sticky"
+        assert coordinator.members_of(topic) == 2
+
+        await asyncio.to_thread(other.send, "assignors", names=["range", "cooperative-sticky"])
+        await fleet.wait_until(
+            lambda: (
+                coordinator.strategy_of(topic) == "range"
+                and fleet.last.member.state == pb.MEMBER_STATE_STABLE
+            )
+        )
+        # The former strategy is not offered any more: the two share none but the new one.
+        await asyncio.to_thread(other.send, "assignors", names=["range"])
+        await asyncio.to_thread(other.wait_until_it_has, 1)
+        assert coordinator.members_of(topic) == 2
+        await asyncio.to_thread(other.stop)
+
+    run_story(tmp_path, coordinator, topic, story)
+
+
+def is_stable_after(fleet: Headquarters, generation: int) -> bool:
+    member = fleet.last.member
+    return member.generation_id > generation and member.state == pb.MEMBER_STATE_STABLE
 
 
 def test_offsets_are_reset_by_the_owner_and_read_from_there(

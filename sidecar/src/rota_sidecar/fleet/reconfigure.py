@@ -13,7 +13,7 @@ from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.lifecycle.member import MemberLifecycle
-from rota_sidecar.wiring import Strategies, offers_of
+from rota_sidecar.wiring import Strategies
 
 
 class Reconfigurer:
@@ -54,8 +54,7 @@ class Reconfigurer:
         before, self._config, self._sources = self._config, config, sources
         self._driver.configure(config.delivery)
         if config.assignors != before.assignors:
-            offers = offers_of(self._strategies)
-            self._members.offer(tuple(offers[name] for name in config.assignors))
+            self._members.offer(config.assignors)
         if config.subscription != before.subscription and config.has_subscription:
             self._driver.participation.subscribe(config.subscription)
         return ""

@@ -10,12 +10,11 @@ from dataclasses import replace
 from rota_sidecar import wiring
 from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.core.member import events as on
-from rota_sidecar.core.member.actions import Ended, Problem
-from rota_sidecar.core.member.config import Strategy
+from rota_sidecar.core.member.actions import Ended, Joined, Problem
 from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
-from rota_sidecar.membership.driver import Membership
+from rota_sidecar.membership.driver import MemberEvent, Membership
 from rota_sidecar.membership.state_file import StateFile
 from rota_sidecar.observability.counters import CountedCoordination, Counters
 from rota_sidecar.wiring import Strategies
@@ -35,6 +34,9 @@ class MemberLifecycle:
         self._is_wanted = config.has_subscription
         self._ending: on.End | None = None
         self._is_renamed = False
+        # Names of the strategies to offer once the group uses one of them, and the name of the one it uses; empty: none yet.
+        self._wanted = config.assignors
+        self._chosen = ""
 
     @property
     def current(self) -> Membership:
@@ -75,10 +77,28 @@ class MemberLifecycle:
         within_ms = self._config.process.leave_timeout_ms
         self.current.post(on.End(within_ms, f"renamed to {name}", leave_static=True))
 
-    def offer(self, strategies: tuple[Strategy, ...]) -> None:
-        """Replace the offered strategies, in order of preference."""
-        self._config = replace(self._config, assignors=tuple(each.name for each in strategies))
-        self.current.post(on.OfferStrategies(strategies))
+    def offer(self, names: tuple[str, ...]) -> None:
+        """
+        Change to other strategies, the preferred one first, in two rounds.
+
+        The strategy that the group uses stays on offer, as the last one, until the group has chosen one of the new ones: a member
+        that does not offer these, or not yet, then shares a strategy with this one throughout.
+        """
+        self._wanted = names
+        former = () if self._chosen in ("", *names) else (self._chosen,)
+        self._offer((*names, *former))
+
+    def _offer(self, names: tuple[str, ...]) -> None:
+        self._config = replace(self._config, assignors=names)
+        offers = wiring.offers_of(self._strategies)
+        self.current.post(on.OfferStrategies(tuple(offers[name] for name in names)))
+
+    def _on_member_event(self, event: MemberEvent) -> None:
+        self._driver.on_member_event(event)
+        if isinstance(event, Joined):
+            self._chosen = event.strategy
+            if self._chosen in self._wanted and self._config.assignors != self._wanted:
+                self._offer(self._wanted)
 
     def measured(self, rates: Mapping[Partition, float]) -> None:
         """Post the arrival rates of owned partitions, in records per second."""
@@ -107,7 +127,7 @@ class MemberLifecycle:
             counted = replace(engine, coordination=CountedCoordination(engine.coordination, self._counters))
             subscription = driver.participation.subscription
             membership = Membership(
-                wiring.member_for(config, offers, subscription), counted, driver.on_member_event
+                wiring.member_for(config, offers, subscription), counted, self._on_member_event
             )
             first = self._membership is None
             self._membership = membership

@@ -7,14 +7,17 @@ The operator of all tests here is one process; it ends in order, without an inte
 import json
 import re
 from collections import Counter
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rota_operator.spec.conditions import Reason
 from rota_operator.status.status import REFUSING
-from tests.cluster.adopting import KINDS, Shop, consumer_group, open_shop, workload
+from tests.cluster.adopting import KINDS, WITHIN_S, Shop, consumer_group, open_shop, workload
 from tests.cluster.drawn_manifests import create_all, draw_specs, manifests_of
+from tests.cluster.pod_sidecars import distribution, start_sidecar
 from tests.operator.reconcile.test_any_manifest import OF_THE_SPEC
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
@@ -27,6 +30,15 @@ pytestmark = pytest.mark.cluster
 DRAWN, DRAWN_IN_SOAK = 150, 2_000
 SETTLED_WITHIN_S, SETTLED_WITHIN_IN_SOAK_S = 120, 600
 PATH = re.compile(r"\b(spec|metadata)\b")
+# An assignment strategy that a distribution brings.
+ACME = """
+class Acme:
+    name = "acme"
+    cooperative = True
+
+    def assign(self, group):
+        return {}
+"""
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 NO_PODS = {
     "apiVersion": "v1",
@@ -124,6 +136,52 @@ def test_the_sidecar_fulfils_the_pod_security_level_restricted(restricted: Shop,
     restricted.wait_adopted(f"{kind.lower()}/{name}")
     restricted.wait(f"cg/{name}", "jsonpath={.status.replicas}=1")
     restricted.wait_ready_reason(name, "NoMembers")
+
+
+def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
+    shop: Shop, operator_process: OperatorProcess, tmp_path: Path
+) -> None:
+    target = workload("Deployment", "enricher")
+    shop.apply(target)
+    shop.group("orders", "Deployment", "enricher")
+    shop.wait_adopted("deployment/enricher")
+    # Now, so that there are no pods from before the adoption.
+    shop.kubectl("scale", "deployment/enricher", "--replicas=2")
+    shop.wait("cg/orders", "jsonpath={.status.replicas}=2")
+    capable, old = shop.get("pods")["items"]
+    acme = distribution(
+        tmp_path / "acme", "acme", "1.0", **{"entry_points.txt": "[rota.assignors]\nacme = acme:Acme\n"}
+    )
+    (acme / "acme.py").write_text(ACME)
+    former = distribution(tmp_path / "former", "rota_sidecar", "0.0.1")
+    folders = [tmp_path / "capable-pod", tmp_path / "old-pod"]
+    for folder in folders:
+        folder.mkdir()
+    sidecars = [
+        start_sidecar(shop, capable, operator_process.fleet, folders[0], acme),
+        start_sidecar(shop, old, operator_process.fleet, folders[1], former),
+    ]
+    old_name = old["metadata"]["name"]
+
+    def says(part: str) -> bool:
+        for each in sidecars:
+            each.check_running()
+        return part in shop.condition("orders", "Ready")["message"]
+
+    wait_for("a remark", partial(says, f"sidecars: {old_name} 0.0.1; set"), within_s=WITHIN_S, poll_s=0.5)
+    shop.group("orders", "Deployment", "enricher", assignment={"strategy": "acme"})
+    refusal = f"{old_name}: spec.assignment.strategy: unknown strategy acme"
+    assert refusal in shop.wait_ready_reason("orders", "SettingsRefused")
+    assert capable["metadata"]["name"] not in shop.condition("orders", "Ready")["message"]
+    # The other one has offered both strategies, so the group goes on.
+    assert not any(each.exit_code for each in sidecars)
+    shop.wait("cg/orders", "jsonpath={.status.members}=2")
+    # Both have it.
+    shop.group("orders", "Deployment", "enricher", assignment={"strategy": "range"})
+    wait_for("both accept it", lambda: not says(refusal), within_s=WITHIN_S, poll_s=0.5)
+    assert shop.condition("orders", "Ready")["reason"] != "SettingsRefused"
+    for each in sidecars:
+        each.stop()
 
 
 def ready(group: Any) -> Any:  # noqa: ANN401  an object as it is stored

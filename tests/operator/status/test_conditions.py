@@ -11,7 +11,7 @@ from rota_operator.overview.group import OTHER_CLIENT
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Refusal, Remark
 from rota_operator.spec.conditions import DOCUMENTED, ConditionType, Reason
-from rota_operator.status.inputs import Pods, Progress, pods_of
+from rota_operator.status.inputs import Pods, Progress, Sidecars, pods_of
 from tests.operator.status.groups import (
     DECISION,
     NOW_MS,
@@ -53,6 +53,12 @@ def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
         ({"group": None, "failure": Refusal(Reason.UNAVAILABLE, "no route")}, "Unknown", Reason.UNAVAILABLE, "no route"),
         ({"failure": Refusal(Reason.UNAVAILABLE, "no route")}, "True", Reason.PARTITIONS_PROGRESS, ""),
         ({"failure": Refusal(Reason.FORBIDDEN, "may not patch")}, "False", Reason.FORBIDDEN, "may not patch"),
+        (
+            {"sidecars": Sidecars(refused_settings={"orders-a": "assignment.strategy: unknown strategy acme"})},
+            "False",
+            Reason.SETTINGS_REFUSED,
+            "orders-a: spec.assignment.strategy: unknown strategy acme",
+        ),
         ({"group": EMPTY}, "False", Reason.NO_MEMBERS, "no members; 2 of 2 pods are ready"),
         ({"group": EMPTY, "pods": REFUSED_PODS}, "False", Reason.PODS_REFUSED, "exceeded quota"),
         ({"group": EMPTY, "pods": Pods(0, 0), "decision": IDLE}, "False", Reason.SCALED_TO_ZERO, "no replicas"),
@@ -320,3 +326,16 @@ def test_whatever_is_seen_conditions_are_documented_and_ready_is_earned(
             or made[reported(each.partition, each.owner or "")].last_progress_ms == NOW_MS
             for each in view.partitions
         )
+
+
+def test_sidecars_of_other_versions_are_named_in_a_remark_and_nothing_is_false_by_them() -> None:
+    versions = {"orders-a": "0.2.0", "orders-b": "0.1.0", "orders-c": ""}
+    found = condition(status(sidecars=Sidecars("0.2.0", versions)), "Ready")
+    assert found.status == "True"
+    assert "SidecarVersion: the operator's version is 0.2.0" in found.message
+    assert "orders-b 0.1.0; orders-c (unknown)" in found.message
+    assert "orders-a" not in found.message
+    assert (
+        "SidecarVersion"
+        not in condition(status(sidecars=Sidecars("0.2.0", {"orders-a": "0.2.0"})), "Ready").message
+    )

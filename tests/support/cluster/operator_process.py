@@ -17,6 +17,7 @@ START_S = 30
 FLEET_ADDRESS = "rota-operator.rota:7083"
 SIDECAR_IMAGE = "rota-sidecar:of-this-test"
 READY = re.compile(r"reconciling \d+ ConsumerGroups")
+FLEET = re.compile(r"fleet on (\S+)")
 FAULT = "internal error in Rota"
 
 
@@ -67,6 +68,13 @@ class OperatorProcess:
         """Raise AssertionError if it has met a bug of its own, ProcessFailed if it has ended."""
         self.process.check_running()
         assert FAULT not in self.process.log.read_text(), self.process.tail()
+
+    @property
+    def fleet(self) -> str:
+        """Address at which this life serves Fleet."""
+        found = FLEET.search(self.process.log.read_text())
+        assert found is not None
+        return found[1]
 
     @property
     def pid(self) -> int:

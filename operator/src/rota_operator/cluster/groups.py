@@ -240,6 +240,12 @@ class GroupWatches(GroupStates, Coordinators):
         reports = () if watch is None else watch.live(self._wall_ms())
         return next((each.cluster_id for each in reports if each.cluster_id), "")
 
+    def versions(self, key: Key) -> Mapping[str, str]:
+        """Return the versions of the software that live sidecars report, by the name of the pod; empty: older than reported."""
+        watch = self._watches.get(key)
+        reports = () if watch is None else watch.live(self._wall_ms())
+        return {each.sidecar: each.version for each in reports}
+
     @override
     def members(self, key: Key) -> int | None:
         watch = self._watches.get(key)

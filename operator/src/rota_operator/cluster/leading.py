@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version as version_of_distribution
 from typing import Any, NamedTuple, TypeVar
 
 from rota_operator.cluster import handlers
@@ -32,7 +33,7 @@ from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
 from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.spec.status import ConsumerGroupStatus
-from rota_operator.status.inputs import StatusInputs, pods_of
+from rota_operator.status.inputs import Sidecars, StatusInputs, pods_of
 from rota_operator.status.status import status_of
 from rota_service.event_log import EventLog
 
@@ -45,6 +46,8 @@ STOP_S = 5.0
 NO_DEFINITION = "the API server does not know ConsumerGroups; apply crds/consumergroups.yaml"
 NOT_LISTED = "the ConsumerGroups have not been listed yet"
 STOPPING = "stopping"
+# All parts of Rota share one version.
+VERSION = version_of_distribution("rota-operator")
 Result = TypeVar("Result")
 
 
@@ -227,6 +230,7 @@ class Leading:
                 pods=None if observed.target is None else pods_of(observed.target, observed.refused_pods),
                 failure=outcome.failure,
                 cluster_id=self._groups.cluster_id(key),
+                sidecars=Sidecars(VERSION, self._groups.versions(key), self._fleet.settings.refusals(key)),
             )
         )
 

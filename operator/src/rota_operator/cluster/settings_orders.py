@@ -2,11 +2,11 @@
 Sends changed settings to the running sidecars of each group, as Fleet orders, beside the reconciles.
 
 A plan names the settings of a group each time; a sidecar gets them once. Without an answer they are sent again while it is
-connected; an error that it answers is logged, and not repeated until the settings change.
+connected; an error that it answers is shown in the group's status, and the settings are not sent again until they change.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from google.protobuf.json_format import Parse
@@ -28,6 +28,14 @@ class Wanted(NamedTuple):
 
     settings: str
     settings_hash: str
+
+
+class RefusedSettings(NamedTuple):
+    """Settings that a sidecar has answered with an error."""
+
+    key: Key
+    settings: str
+    error: str
 
 
 class Fleet(Protocol):
@@ -60,6 +68,8 @@ class SettingsOrders(Sidecars):
         self._wanted: dict[Key, Wanted] = {}
         # Of connected sidecars: the settings that they answered, and the hash that they report.
         self._answered: dict[Pod, str] = {}
+        # Of connected sidecars whose last answer was an error.
+        self._refused: dict[Pod, RefusedSettings] = {}
         self._started_with: dict[Pod, str] = {}
 
     @override
@@ -74,6 +84,15 @@ class SettingsOrders(Sidecars):
         """Note the hash of the settings that a sidecar was started with."""
         self._started_with[principal.sidecar, principal.uid] = settings_hash
 
+    def refusals(self, key: Key) -> Mapping[str, str]:
+        """Return why connected sidecars of a group refuse its present settings, by the name of the pod."""
+        wanted = self._wanted.get(key)
+        return {
+            sidecar.pod: each.error
+            for (sidecar, _), each in self._refused.items()
+            if wanted is not None and (each.key, each.settings) == (key, wanted.settings)
+        }
+
     async def run(self) -> None:
         """Send settings until cancelled."""
         while True:
@@ -85,6 +104,7 @@ class SettingsOrders(Sidecars):
         connected = {(each.sidecar, each.uid): each for each in self._fleet.connected}
         self._answered = {pod: text for pod, text in self._answered.items() if pod in connected}
         self._started_with = {pod: text for pod, text in self._started_with.items() if pod in connected}
+        self._refused = {pod: each for pod, each in self._refused.items() if pod in connected}
         left = [
             (principal, wanted)
             for pod, principal in connected.items()
@@ -102,8 +122,11 @@ class SettingsOrders(Sidecars):
         answer = await self._fleet.order(principal.sidecar, order, ANSWER_S)
         if not answer.order_id:
             return
-        self._answered[principal.sidecar, principal.uid] = wanted.settings
+        pod = principal.sidecar, principal.uid
+        self._answered[pod] = wanted.settings
+        self._refused.pop(pod, None)
         if answer.error:
+            self._refused[pod] = RefusedSettings(key_of(principal), wanted.settings, answer.error)
             self._warn(f"{principal.sidecar.pod} of {principal.group} refuses new settings: {answer.error}")
 
 

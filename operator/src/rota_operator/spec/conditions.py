@@ -57,6 +57,7 @@ class Reason(StrEnum):
     UNAVAILABLE = "Unavailable"
     PODS_REFUSED = "PodsRefused"
     CLUSTER_CHANGED = "ClusterChanged"
+    SETTINGS_REFUSED = "SettingsRefused"
     # The group.
     DELETING = "Deleting"
     SUSPENDED = "Suspended"
@@ -82,6 +83,7 @@ class Reason(StrEnum):
     NO_RACK = "NoRack"
     PRE_STOP_KEPT = "PreStopKept"
     GRACE_PERIOD_RAISED = "GracePeriodRaised"
+    SIDECAR_VERSION = "SidecarVersion"
     NO_INITIAL_OFFSETS = "NoInitialOffsets"
     WAITING_FOR_MEMBERS = "WaitingForMembers"
 
@@ -118,6 +120,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "Unknown", Reason.UNAVAILABLE, "A server does not answer the operator; it tries again."),
         (_READY, "False", Reason.PODS_REFUSED, "The workload's pods cannot be created: a quota, or a Pod Security level. The message is the cluster's."),
         (_READY, "False", Reason.CLUSTER_CHANGED, "`bootstrapServers` lead to another cluster than before, which has other offsets."),
+        (_READY, "False", Reason.SETTINGS_REFUSED, "A running sidecar refuses the settings of the spec, for example an assignment strategy that is not installed in its image; the message names the pod and the field."),
         (_READY, "False", Reason.DELETING, "The ConsumerGroup is being deleted."),
         (_READY, "False", Reason.SUSPENDED, "`suspend` is true: the members keep their partitions, and read nothing."),
         (_READY, "False", Reason.SCALED_TO_ZERO, "The workload has no replicas."),
@@ -131,6 +134,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "", Reason.NO_RACK, "Members have no rack, because the pod's topology label is not available."),
         (_READY, "", Reason.PRE_STOP_KEPT, "The container has a `preStop` of its own, so it does not wait for the drain."),
         (_READY, "", Reason.GRACE_PERIOD_RAISED, "The workload's manifest has a `terminationGracePeriodSeconds` that is too short for the drain. Rota raises it, again after each `kubectl apply` of the workload, and each time the pods restart. Set the seconds of the message in the manifest."),
+        (_READY, "", Reason.SIDECAR_VERSION, "Sidecars have another version than the operator: an older one ignores settings that it does not know. Set `sidecar.image`."),
         (_READY, "", Reason.NO_INITIAL_OFFSETS, "The group has no members yet and the operator cannot commit its initial offsets."),
         (_READY, "", Reason.WAITING_FOR_MEMBERS, "`deletionPolicy: DeleteGroup` waits until the last member has left."),
         (_REBALANCING, "True", Reason.REBALANCE_IN_PROGRESS, "The group is rebalancing."),

@@ -115,14 +115,26 @@ def _verdicts(evidence: Evidence) -> Iterator[tuple[ConditionType, Verdict]]:
 
 
 def _message(evidence: Evidence, kind: ConditionType, message: str) -> str:
-    """Add the remarks of the decision."""
+    """Add the remarks of the decision, and of the sidecars' versions."""
     remarks = [
         f"{each.reason}: {each.message}"
         for each in evidence.inputs.decision.remarks
         if each.condition == kind and each.reason not in (Reason.FOREIGN_AUTOSCALER,)
     ]
+    if kind is ConditionType.READY:
+        remarks += _other_versions(evidence)
     text = ". ".join(each for each in (message, *remarks) if each)
     return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[: MESSAGE_LENGTH_MAX - 1]}…"
+
+
+def _other_versions(evidence: Evidence) -> Iterator[str]:
+    sidecars = evidence.inputs.sidecars
+    if others := sidecars.of_other_versions:
+        named = listed(f"{pod} {version or '(unknown)'}" for pod, version in sorted(others.items()))
+        yield (
+            f"{Reason.SIDECAR_VERSION}: the operator's version is {sidecars.operator_version}, and that of sidecars: {named}; "
+            "set spec.sidecar.image to one of the operator's version"
+        )
 
 
 def ready(evidence: Evidence) -> Verdict:
@@ -148,6 +160,9 @@ def _refusal(evidence: Evidence) -> Verdict | None:
             f"spec.bootstrapServers lead to cluster {inputs.cluster_id}, and the group is on cluster {pinned}; "
             "correct the addresses, or create another ConsumerGroup",
         )
+    if refused := inputs.sidecars.refused_settings:
+        named = listed(f"{pod}: spec.{error}" for pod, error in sorted(refused.items()))
+        return Verdict("False", Reason.SETTINGS_REFUSED, f"{named}; the former settings stay in force there")
     if evidence.is_suspended:
         return Verdict("False", Reason.SUSPENDED, "spec.suspend is true")
     return None

@@ -41,6 +41,23 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Sidecars:
+    """Software and settings of the connected sidecars, by the names of their pods."""
+
+    # Version of the operator's own software.
+    operator_version: str = ""
+    # As sidecars report it; empty: a sidecar from before versions were reported.
+    versions: Mapping[str, str] = field(default_factory=dict)
+    # Why sidecars refuse the present settings, in one sentence with the setting's path.
+    refused_settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def of_other_versions(self) -> Mapping[str, str]:
+        """Versions other than the operator's."""
+        return {pod: each for pod, each in self.versions.items() if each != self.operator_version}
+
+
+@dataclass(frozen=True, slots=True)
 class StatusInputs:
     """Everything that the status of one ConsumerGroup depends on."""
 
@@ -59,6 +76,7 @@ class StatusInputs:
     failure: Refusal | None = None
     # As members report it; empty: unknown.
     cluster_id: str = ""
+    sidecars: Sidecars = Sidecars()
 
 
 def pods_of(workload: Object, refused: str = "") -> Pods:

@@ -13,6 +13,8 @@ from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.rota_manifests import COORDINATOR, NAMESPACE, SECURITY
 
 APP = "app"
+# As long as the sidecar's drain needs at most: Rota need not raise it.
+GRACE_S = 60
 APPLICATION = """
 import signal, sys, threading
 import rota
@@ -71,7 +73,7 @@ class Consumer(NamedTuple):
         """The Deployment. The group scales it: no pod starts before the adoption."""
         app = container(APP, image, APPLICATION, securityContext=SECURITY)
         app["command"] += [self.servers, self.topic]
-        return deployment(self.name, app, replicas=0)
+        return deployment(self.name, app, replicas=0, terminationGracePeriodSeconds=GRACE_S)
 
     def group(self, **spec: object) -> Manifest:
         """The ConsumerGroup; `spec` adds to its spec."""

@@ -12,7 +12,7 @@ from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import processor_s, steady_ms, wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.alone]
 
 GROUPS = 200
 RECONCILED_WITHIN_S = 60

@@ -109,14 +109,17 @@ def test_3(): meet()
 """
 
 
-def run_by_two(tmp_path: Path, share: str, modules: str) -> list[list[tuple[str, str]]]:
+def run_by_two(
+    tmp_path: Path, share: str, modules: str, *, with_costly: str = ""
+) -> list[list[tuple[str, str]]]:
     """The module and the number of each test that ran in each of two processes."""
     tests, begun, meeting = tmp_path / "tests", tmp_path / "begun", tmp_path / "meeting"
     for folder in (tests, begun, meeting):
         folder.mkdir()
     (tests / "conftest.py").touch()
     for name in modules:
-        (tests / f"test_{name}.py").write_text(MEETING.format(meeting=str(meeting)))
+        text = MEETING.format(meeting=str(meeting)) + (COSTLY if name in with_costly else "")
+        (tests / f"test_{name}.py").write_text(text)
     sharing = command(tests, "-v", f"{share}={begun}")
 
     def run(_: int) -> "subprocess.CompletedProcess[str]":
@@ -135,6 +138,25 @@ def test_each_module_is_run_once_and_as_a_whole_by_whoever_is_free(tmp_path: Pat
     assert sorted(ran[0] + ran[1]) == [(module, test) for module in "abcde" for test in "123"]
     for tests in ran:
         assert tests == [(module, test) for module, _ in tests[::3] for test in "123"]
+
+
+# In modules a and c.
+COSTLY = """
+import pytest
+
+@pytest.fixture(scope="session")
+def rota_cluster(): ...
+
+def test_4(rota_cluster): ...
+"""
+
+
+def test_modules_that_use_a_costly_fixture_are_run_by_one_process(tmp_path: Path) -> None:
+    ran = run_by_two(tmp_path, "--share", "abcd", with_costly="ac")
+    assert sorted(module for module, test in ran[0] + ran[1] if test == "4") == ["a", "c"]
+    [one, other] = ({module for module, _ in tests} for tests in ran)
+    assert {"a", "c"} <= one or {"a", "c"} <= other
+    assert not one & other
 
 
 def test_tests_that_share_nothing_are_taken_one_by_one(tmp_path: Path) -> None:

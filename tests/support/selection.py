@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 HEAVY_TIERS = ("process", "simulation", "kafka", "cluster", "spark")
+# What these fixtures start takes longer than the tests of a module: one process runs all modules that use it.
+TOGETHER = ("rota_cluster",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,14 +86,22 @@ class Share:
     def _taken(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
         # pytest may put other tests between those of a module.
         together: dict[str, list[pytest.Item]] = {}
+        modules = {str(item.path): shared for item in items if (shared := shared_fixture(item))}
         for item in items:
-            together.setdefault(str(item.path) if self._whole_modules else item.nodeid, []).append(item)
+            module = str(item.path)
+            key = modules.get(module, module) if self._whole_modules else item.nodeid
+            together.setdefault(key, []).append(item)
         for name, tests in together.items():
             try:
                 (self._begun / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
             except FileExistsError:
                 continue
             yield from tests
+
+
+def shared_fixture(item: pytest.Item) -> str:
+    """Return the fixture of TOGETHER that a test uses; empty: none."""
+    return next((name for name in TOGETHER if name in getattr(item, "fixturenames", ())), "")
 
 
 def choose(config: pytest.Config, items: list[pytest.Item], chosen: list[pytest.Item]) -> None:

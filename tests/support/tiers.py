@@ -53,7 +53,13 @@ TIERS = (
     Tier("process", ("certificates", "chromium", "postgres", "prometheus"), processes=3, has_alone=True),
     Tier("simulation", processes=2, by_module=False),
     Tier("kafka", ("certificates", "kafka"), processes=3, has_alone=True),
-    Tier("cluster", ("cluster", "kafka", "postgres", "prometheus", "rota_images")),
+    # Each process has a cluster of its own.
+    Tier(
+        "cluster",
+        ("cluster", "kafka", "postgres", "prometheus", "rota_images"),
+        processes=2,
+        has_alone=True,
+    ),
     Tier("spark", ("spark",)),
 )
 

@@ -12,9 +12,9 @@ from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import steady_ms, wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.soak("operator-at-rest"), pytest.mark.timeout(600)]
 
-RESYNC_S, RESYNCS = 3, 2
+RESYNC_S, RESYNC_IN_SOAK_S, RESYNCS = 3, 30, 2
 WITHIN_S = 60
 GROUP = "consumergroups/orders"
 
@@ -37,13 +37,14 @@ class Rest:
 
 
 def test_an_operator_at_rest_writes_nothing_over_two_resyncs(
-    without_operator: Cluster, outside_coordinator: Coordinator, namespace: str, tmp_path: Path
+    without_operator: Cluster, outside_coordinator: Coordinator, namespace: str, tmp_path: Path, in_soak: bool
 ) -> None:
+    resync_s = RESYNC_IN_SOAK_S if in_soak else RESYNC_S
     shop = Shop(without_operator, namespace, outside_coordinator.address)
     shop.apply(workload("Deployment", "enricher"))
     shop.group("orders", "Deployment", "enricher", podDisruptionBudget={"maxUnavailable": 1})
     with proxied(without_operator.kubeconfig, tmp_path) as proxy:
-        flags = (f"--namespace={namespace}", f"--resync-seconds={RESYNC_S}")
+        flags = (f"--namespace={namespace}", f"--resync-seconds={resync_s}")
         operator = OperatorProcess(tmp_path, proxy.kubeconfig, *flags)
         operator.start()
         shop.wait_ready_reason("orders", "ScaledToZero")
@@ -51,7 +52,11 @@ def test_an_operator_at_rest_writes_nothing_over_two_resyncs(
         wait_for("the operator is at rest", rest.is_reached, within_s=WITHIN_S)
         writes, reads = len(proxy.writes(namespace)), proxy.reads(namespace, GROUP)
         # A reconcile begins with one read of its group; the one that runs now does not count.
-        wait_for("two resyncs", lambda: proxy.reads(namespace, GROUP) > reads + RESYNCS, within_s=WITHIN_S)
+        wait_for(
+            "two resyncs",
+            lambda: proxy.reads(namespace, GROUP) > reads + RESYNCS,
+            within_s=WITHIN_S + RESYNCS * resync_s,
+        )
         assert proxy.writes(namespace)[writes:] == []
         shop.delete_groups("orders")
         operator.stop()

@@ -102,6 +102,11 @@ class ApiProxy:
             started.set_result(runner.addresses[0][1])
             await stop.wait()
             await runner.cleanup()
+        # Watches of an operator that was killed.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _forward(self, request: web.Request, session: aiohttp.ClientSession) -> web.StreamResponse:
         found = NAMESPACE.search(request.path)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 NAMESPACE = "orders-on-kafka"
 # Documented for a machine that does nothing else; a busy one gets more time.
-READY_S, READY_WITHIN_S = 30, 120
+READY_S, READY_WITHIN_S = 30, 180
 WITHIN_S = 30
 PARTITIONS, REPLICAS = 12, 3
 # Secrets: for sidecars, for applications, and of the groups whose login comes late.
@@ -160,7 +160,7 @@ def test_a_group_on_kafka_with_scram_over_tls_is_ready_soon_and_one_line_shows_i
     example: Example, report: list[str]
 ) -> None:
     report.append(
-        f"orders on Kafka with SCRAM over TLS: Ready {example.took_s:.1f} s after kubectl apply (at most {READY_S} s)"
+        f"orders on Kafka with SCRAM over TLS: Ready {example.took_s:.1f} s after kubectl apply (at most {READY_S} s on a quiet machine)"
     )
     example.wait(f"consumergroup/{GROUP}", "jsonpath={.status.lag.total}")
     shown = only_row(example.kubectl("get", "cg"))

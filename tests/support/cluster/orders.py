@@ -49,7 +49,13 @@ def move_to_kafka(manifests: list[Manifest], servers: str, auth: Manifest, confi
     """
     for manifest in manifests:
         if manifest["kind"] == "ConsumerGroup":
-            manifest["spec"] |= {"bootstrapServers": servers.split(","), "auth": auth}
+            # No member is lost, however busy the machine is.
+            membership = {"sessionTimeoutSeconds": 20}
+            manifest["spec"] |= {
+                "bootstrapServers": servers.split(","),
+                "auth": auth,
+                "membership": membership,
+            }
         elif manifest["kind"] == "Deployment":
             [container] = manifest["spec"]["template"]["spec"]["containers"]
             *program, _ = container["command"]

@@ -90,6 +90,8 @@ def container(wanted: SidecarSpec) -> Part:
             "runAsUser": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+        # A sidecar that does not start says why in its last line: `kubectl describe pod` shows it.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": list(_mounts(wanted)),
     }  # fmt: skip
 

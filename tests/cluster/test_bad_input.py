@@ -139,7 +139,7 @@ def test_the_sidecar_fulfils_the_pod_security_level_restricted(restricted: Shop,
 
 
 def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
-    shop: Shop, operator_process: OperatorProcess, tmp_path: Path
+    shop: Shop, operator_process: OperatorProcess, outside_coordinator: Coordinator, tmp_path: Path
 ) -> None:
     target = workload("Deployment", "enricher")
     shop.apply(target)
@@ -179,6 +179,10 @@ def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
     # Both have it.
     shop.group("orders", "Deployment", "enricher", assignment={"strategy": "range"})
     wait_for("both accept it", lambda: not says(refusal), within_s=WITHIN_S, poll_s=0.5)
+    group_id = f"{shop.namespace}.orders"
+    wait_for(
+        "the group uses it", lambda: outside_coordinator.strategy_of(group_id) == "range", within_s=WITHIN_S
+    )
     assert shop.condition("orders", "Ready")["reason"] != "SettingsRefused"
     for each in sidecars:
         each.stop()

@@ -454,3 +454,17 @@ def test_the_uid_stands_on_workload_template_and_pods() -> None:
     live = world.workloads[ORDERS].live
     for metadata in (live["metadata"], live["spec"]["template"]["metadata"]):
         assert metadata["labels"] == {"app": "orders", do.CLAIM_LABEL: UID, do.GROUP_LABEL: "orders"}
+
+
+@pytest.mark.parametrize(
+    ("amount", "is_valid"),
+    [("50m", True), ("64Mi", True), ("1e3", True), (".5", True), ("7q", False), ("much", False)],
+)
+def test_an_amount_that_is_no_quantity_is_refused_with_its_path(amount: str, *, is_valid: bool) -> None:
+    decision = World(resource(sidecar={"resources": {"requests": {"cpu": amount}}})).plan()
+    if is_valid:
+        assert decision.refusal is None
+    else:
+        assert decision.refusal is not None
+        assert decision.refusal.reason == Reason.INVALID_SPEC
+        assert decision.refusal.message.startswith("spec.sidecar.resources.requests.cpu must be a quantity")

@@ -14,6 +14,8 @@ from rota_operator.cluster.kinds import ResourceKind
 # As the API server's authorizer says it: User "…" cannot patch resource "deployments" in API group "apps" in the namespace "shop".
 DENIED = re.compile(r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)"')
 CONFLICT_MANAGER = re.compile(r'conflict with "(?P<manager>[^"]+)"')
+# In the message of an internal error of the API server, for an apply with a value that it cannot parse, such as a quantity.
+UNREADABLE = "failed to convert new object"
 MESSAGE_LENGTH_MAX = 1024
 NOT_FOUND, CONFLICT, UNAUTHORIZED, FORBIDDEN, TOO_MANY = 404, 409, 401, 403, 429
 SERVER_ERROR = 500
@@ -80,7 +82,7 @@ def error_of(status: int, body: bytes, kind: ResourceKind, where: str) -> ApiErr
         )
     if status == UNAUTHORIZED:
         return Unavailable("the API server rejects the operator's credentials")
-    if status == TOO_MANY or status >= SERVER_ERROR:
+    if (status == TOO_MANY or status >= SERVER_ERROR) and UNREADABLE not in message:
         return Unavailable(f"the API server cannot serve the request for {what}: {message}")
     return Refused(f"the API server refuses {what}: {message}")
 

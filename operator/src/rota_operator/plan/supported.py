@@ -39,6 +39,8 @@ IGNORED_FIELDS: Mapping[Path, str] = {
     ("sidecar", "resources"): "processes have no limits",
 }
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+# As the API server parses a quantity.
+QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 NOT_YET = "is not supported yet; remove it"
 RESERVED_MECHANISMS = ("GSSAPI", "OAUTHBEARER")
 
@@ -61,6 +63,20 @@ def unsupported(spec: ConsumerGroupSpec, backend: Backend = Backend.LOCAL) -> li
 def sidecar_errors(spec: ConsumerGroupSpec) -> list[FieldError]:
     """Return an error for each value with which a sidecar would not start; its pod would restart for ever."""
     return [*_sidecar_errors(spec)]
+
+
+def resource_errors(spec: ConsumerGroupSpec) -> list[FieldError]:
+    """Return an error for each amount of a resource that the API server cannot parse; it answers an internal error to one."""
+    resources = spec.sidecar.resources
+    return [
+        FieldError(
+            ("spec", "sidecar", "resources", part, name),
+            f"must be a quantity such as 50m or 64Mi; got {amount}",
+        )
+        for part, amounts in (("limits", resources.limits), ("requests", resources.requests))
+        for name, amount in sorted(amounts.items())
+        if QUANTITY.fullmatch(amount) is None
+    ]
 
 
 def _sidecar_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:

@@ -9,7 +9,7 @@ At rest a plan holds `Configure` alone, which writes nothing to the cluster.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rota_operator.plan.supported import Backend, sidecar_errors, unsupported
+from rota_operator.plan.supported import Backend, resource_errors, sidecar_errors, unsupported
 from rota_operator.reconcile.actions import (
     Action,
     AddFinalizer,
@@ -101,7 +101,7 @@ def _spec_problem(observed: Observed, group: Group) -> Refusal | None:
         )
     if errors := unsupported(group.spec, Backend.CLUSTER):
         return Refusal(Reason.UNSUPPORTED_FIELD, _first_of(errors))
-    if errors := sidecar_errors(group.spec):
+    if errors := [*sidecar_errors(group.spec), *resource_errors(group.spec)]:
         return Refusal(Reason.INVALID_SPEC, _first_of(errors))
     status = observed.resource.get("status") or {}
     for path, key, value in (

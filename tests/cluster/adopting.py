@@ -19,8 +19,9 @@ NO_NODE = {"rota.dev/no-such-node": "true"}
 # Of every ConsumerGroup here.
 LABELS = {"rota.dev/test": "without-pods"}
 # Set by controllers of Kubernetes, or by kubectl with the time or the whole manifest in it.
+REVISION = "deployment.kubernetes.io/revision"
 OF_CONTROLLERS = (
-    "deployment.kubernetes.io/revision",
+    REVISION,
     "kubectl.kubernetes.io/last-applied-configuration",
 )
 RESTARTED = "kubectl.kubernetes.io/restartedAt"

@@ -109,7 +109,7 @@ def restricted(operated: Cluster, outside_coordinator: Coordinator, namespaces: 
     """A namespace with the Pod Security level restricted; the workloads named fit-… fulfil it."""
     shop = open_shop(operated, outside_coordinator.address, namespaces, RESTRICTED)
     found = [workload(kind, kind.lower(), replicas=1) for kind in KINDS]
-    found += [workload(kind, f"fit-{kind.lower()}", replicas=1, **RESTRICTED_POD) for kind in KINDS]
+    found += [workload(kind, f"fit-{kind.lower()}", **RESTRICTED_POD) for kind in KINDS]
     shop.apply(*found)
     shop.groups_of(found)
     return shop
@@ -134,6 +134,8 @@ def test_a_pod_security_level_that_refuses_the_pods_is_quoted(restricted: Shop, 
 def test_the_sidecar_fulfils_the_pod_security_level_restricted(restricted: Shop, kind: str) -> None:
     name = f"fit-{kind.lower()}"
     restricted.wait_adopted(f"{kind.lower()}/{name}")
+    # Now, so that there is no pod from before the adoption.
+    restricted.kubectl("scale", f"{kind.lower()}/{name}", "--replicas=1")
     restricted.wait(f"cg/{name}", "jsonpath={.status.replicas}=1")
     restricted.wait_ready_reason(name, "NoMembers")
 

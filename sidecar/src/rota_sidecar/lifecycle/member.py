@@ -20,6 +20,25 @@ from rota_sidecar.observability.counters import CountedCoordination, Counters
 from rota_sidecar.wiring import Strategies
 
 
+def offers_meanwhile(wanted: tuple[str, ...], chosen: str, offered: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    Return the strategies to offer until the group has chosen one of the wanted ones.
+
+    The one that the group uses stays on offer, as the last one; before the group is known to use one, all that were offered.
+
+    >>> offers_meanwhile(("range",), "sticky", ("sticky", "roundrobin"))
+    ('range', 'sticky')
+    >>> offers_meanwhile(("range",), "", ("sticky", "roundrobin"))
+    ('range', 'sticky', 'roundrobin')
+    >>> offers_meanwhile(("range",), "range", ("range", "sticky"))
+    ('range',)
+    """
+    if chosen in wanted:
+        return wanted
+    former = (chosen,) if chosen else tuple(name for name in offered if name not in wanted)
+    return (*wanted, *former)
+
+
 class MemberLifecycle:
     """Lifecycle of a sidecar's members; create and use it on a running loop. Invariant: at most one member runs at a time."""
 
@@ -81,12 +100,10 @@ class MemberLifecycle:
         """
         Change to other strategies, the preferred one first, in two rounds.
 
-        The strategy that the group uses stays on offer, as the last one, until the group has chosen one of the new ones: a member
-        that does not offer these, or not yet, then shares a strategy with this one throughout.
+        A member that does not offer these, or not yet, shares a strategy with this one throughout: see `offers_meanwhile`.
         """
         self._wanted = names
-        former = () if self._chosen in ("", *names) else (self._chosen,)
-        self._offer((*names, *former))
+        self._offer(offers_meanwhile(names, self._chosen, self._config.assignors))
 
     def _offer(self, names: tuple[str, ...]) -> None:
         self._config = replace(self._config, assignors=names)

@@ -27,7 +27,7 @@ from tests.support.processes import steady_ms, wait_for
 
 pytestmark = pytest.mark.cluster
 
-DRAWN, DRAWN_IN_SOAK = 150, 2_000
+DRAWN, DRAWN_IN_SOAK = 50, 2_000
 SETTLED_WITHIN_S, SETTLED_WITHIN_IN_SOAK_S = 120, 1_200
 PATH = re.compile(r"\b(spec|metadata)\b")
 # An assignment strategy that a distribution brings.

@@ -1,19 +1,15 @@
 """
-ConsumerGroups drawn from the schema by a seed, sent to a real API server over several connections. Called by `test_bad_input`.
+ConsumerGroups drawn from the schema by a seed, and their workloads. Called by `test_bad_input`.
 
 Most of a drawn spec is valid by itself; the rest is wrong in some field, or names a workload that does not exist, cannot be adopted, or
 is another group's. A valid one with a workload of its own gets that workload, whose pods are refused by the namespace's quota.
 """
 
-import asyncio
 import json
 import random
-import ssl
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import aiohttp
 import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -23,24 +19,11 @@ from tests.cluster.adopting import LABELS, workload
 from tests.operator.reconcile.test_any_manifest import BASES, SPECS, VALID
 from tests.support.cluster.manifests import Manifest
 
-CONNECTIONS = 8
 # Targets that all manifests share: one that cannot be adopted, one that only the first can have, one that does not exist.
 UNFIT, SHARED, MISSING = "unfit", "shared", "missing"
 OWN_SHARE = 0.9
 # In drawn specs, where a coordinator is meant.
 COORDINATOR = "rota:7070"
-PLURALS = {
-    "ConsumerGroup": "apis/rota.dev/v1alpha1",
-    "Deployment": "apis/apps/v1",
-    "StatefulSet": "apis/apps/v1",
-}
-
-
-class Refusal(NamedTuple):
-    """A response of the API server that is not a success."""
-
-    status: int
-    message: str
 
 
 def draw_specs(count: int, seed: int) -> list[Any]:
@@ -93,32 +76,3 @@ def is_valid(spec: Any) -> bool:  # noqa: ANN401  any JSON
     except InvalidSpec:
         return False
     return True
-
-
-def create_all(kubeconfig: Path, namespace: str, manifests: Sequence[Manifest]) -> dict[str, Refusal]:
-    """Create objects, with unknown fields refused as by kubectl; return the refusals by name."""
-    return asyncio.run(_create_all(kubeconfig, namespace, manifests))
-
-
-async def _create_all(kubeconfig: Path, namespace: str, manifests: Sequence[Manifest]) -> dict[str, Refusal]:
-    config = json.loads(kubeconfig.read_text())
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
-    tls.load_cert_chain(user["client-certificate"], user["client-key"])
-    refusals: dict[str, Refusal] = {}
-    left = iter(manifests)
-
-    async def create(session: aiohttp.ClientSession) -> None:
-        for each in left:
-            kind = each["kind"]
-            path = f"{PLURALS[kind]}/namespaces/{namespace}/{kind.lower()}s?fieldValidation=Strict"
-            async with session.post(f"{cluster['server']}/{path}", json=each) as answer:
-                body = await answer.json()
-            if answer.status != 201:
-                refusals[each["metadata"]["name"]] = Refusal(answer.status, str(body.get("message")))
-
-    connector = aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS)
-    async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as tasks:
-        for _ in range(CONNECTIONS):
-            tasks.create_task(create(session))
-    return refusals

@@ -16,10 +16,11 @@ import pytest
 from rota_operator.spec.conditions import Reason
 from rota_operator.status.status import REFUSING
 from tests.cluster.adopting import KINDS, WITHIN_S, Shop, consumer_group, open_shop, workload
-from tests.cluster.drawn_manifests import create_all, draw_specs, manifests_of
+from tests.cluster.drawn_manifests import draw_specs, manifests_of
 from tests.cluster.pod_sidecars import distribution, start_sidecar
 from tests.operator.reconcile.test_any_manifest import OF_THE_SPEC
 from tests.support.cluster import Cluster
+from tests.support.cluster.bulk import create_all
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator

@@ -57,8 +57,7 @@ TIERS = (
     Tier(
         "cluster",
         ("cluster", "kafka", "postgres", "prometheus", "rota_images"),
-        processes=2,
-        has_alone=True,
+        processes=3,
     ),
     Tier("spark", ("spark",)),
 )

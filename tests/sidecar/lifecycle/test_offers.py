@@ -1,4 +1,4 @@
-"""What a member offers while the group changes to another strategy: never nothing that it shares with members of before."""
+"""Strategies that a member offers while its group changes to another one: it always shares one with the members of before."""
 
 import pytest
 

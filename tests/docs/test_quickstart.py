@@ -82,8 +82,9 @@ def test_the_page_can_be_followed(reader: Reader) -> None:
     assert "hello ada (partition " in reader.types("words")
     assert "default.hello" in reader.types("look")
     reader.types("scale")
-    third = reader.folder / ".rota/logs/hello-2.app.log"
-    up.wait_until(third.exists, within_s=WITHIN_S)
+    third = reader.folder / ".rota/logs/hello-2.sidecar.log"
+    # A reset needs all members, and refuses one that is still starting.
+    up.wait_until(lambda: third.exists() and "joined generation" in third.read_text(), within_s=WITHIN_S)
     assert "greetings" in reader.types("dry")
     assert sorted(reader.greetings()) == sorted(GREETINGS)
     reader.types("reset")

@@ -50,7 +50,7 @@ class OperatorSettings:
 @dataclass(frozen=True, slots=True)
 class Observed:
     """
-    One ConsumerGroup and the objects that it needs. None and empty mean that an object does not exist.
+    State of one ConsumerGroup and of the objects that it needs. None and empty mean that an object does not exist.
 
     Invariant: all objects are of the ConsumerGroup's namespace, except claims.
     """

@@ -99,7 +99,7 @@ class MembershipPorts:
 
 class Membership:
     """
-    One member, from its start until it has ended; create and use it on a running loop.
+    Member of a group, from its start until it has ended; create and use it on a running loop.
 
     Invariant: events are handled one at a time, in the order of `post`.
     """

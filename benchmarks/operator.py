@@ -32,7 +32,7 @@ from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.cluster.prepared import prepare
 from tests.support.coordinator import serving
-from tests.support.processes import processor_s
+from tests.support.processes import peak_mib, processor_s
 from tests.support.tree import REPO
 from tests.support.workdir import workdir
 
@@ -56,14 +56,6 @@ class Reconciled(NamedTuple):
     seconds: float
     cpu_s: float
     mebibytes: float
-
-
-def peak_mib(pid: int) -> float:
-    """Return the largest resident set of a process so far."""
-    (line,) = (
-        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")
-    )
-    return int(line.split()[1]) / 1024
 
 
 def say(what: str) -> None:

@@ -5,13 +5,13 @@ Run as `python -m benchmarks.peers.echo`; logs its address as the coordinator do
 """
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from benchmarks.peers.serving import serve
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 SERVICE = "rota.coordinator.v1.Coordinator"
@@ -26,20 +26,15 @@ async def session(
         yield pb.SessionResponse(request_id=frame.request_id, heartbeat=pb.HeartbeatResponse())
 
 
-async def main() -> None:
-    """Serve until killed."""
-    server = grpc.aio.server()
+def add_service(server: grpc.aio.Server) -> None:
+    """Add the service."""
     handler = grpc.stream_stream_rpc_method_handler(
         session,
         request_deserializer=pb.SessionRequest.FromString,
         response_serializer=pb.SessionResponse.SerializeToString,
     )
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {"Session": handler})])
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(f"listening on 127.0.0.1:{port}", file=sys.stderr, flush=True)
-    await server.wait_for_termination()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(add_service))

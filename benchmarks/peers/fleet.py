@@ -5,14 +5,12 @@ Run as `python -m benchmarks.peers.fleet`; logs its address as the coordinator d
 """
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
-import grpc.aio
 from typing_extensions import override
 
+from benchmarks.peers.serving import serve
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetServicer, add_FleetServicer_to_server
 
@@ -31,15 +29,5 @@ class Sink(FleetServicer):
                 yield pb.SidecarOrder(order_id=1, resume=pb.Resume())
 
 
-async def main() -> None:
-    """Serve until killed."""
-    server = grpc.aio.server()
-    add_FleetServicer_to_server(Sink(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(f"listening on 127.0.0.1:{port}", file=sys.stderr, flush=True)
-    await server.wait_for_termination()
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(lambda server: add_FleetServicer_to_server(Sink(), server)))

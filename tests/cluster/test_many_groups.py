@@ -1,6 +1,5 @@
 """An operator that starts with 200 ConsumerGroups has reconciled all of them soon, and stays small."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.bulk import create_all, remove_finalizers
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
-from tests.support.processes import processor_s, steady_ms, wait_for
+from tests.support.processes import peak_mib, processor_s, steady_ms, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -21,14 +20,6 @@ CPU_MAX_S = 30
 WITHIN_S = 400
 MEMORY_MAX_MIB = 250
 REASONS = 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].reason}'
-PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
-
-
-def peak_memory_mib(pid: int) -> float:
-    """Largest resident set of a process so far."""
-    found = PEAK.search(Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found.group(1)) / 1024
 
 
 def test_200_groups_without_pods_are_reconciled_at_little_cost(
@@ -55,7 +46,7 @@ def test_200_groups_without_pods_are_reconciled_at_little_cost(
     # Each poll starts a kubectl.
     wait_for(f"{GROUPS} groups are reconciled", are_reconciled, within_s=WITHIN_S, poll_s=1)
     took_s = (steady_ms() - began_ms) / 1000
-    memory_mib, cpu_s = peak_memory_mib(operator.pid), processor_s(operator.pid)
+    memory_mib, cpu_s = peak_mib(operator.pid), processor_s(operator.pid)
     adopted = shop.kubectl("get", "deployments", "--selector=rota.dev/consumer-group", "--output=name")
     operator.stop()
     # So that the namespace can be deleted without an operator.

@@ -15,7 +15,7 @@ from tests.cli.command import Rota
 from tests.conformance.members import subscription
 from tests.coordinator.callers import call, channel, run
 from tests.support.coordinator import QUICK, Coordinator, serving
-from tests.support.processes import wait_for
+from tests.support.processes import peak_mib, wait_for
 
 pytestmark = pytest.mark.process
 MIB = 1024 * 1024
@@ -40,13 +40,6 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
     tokens.write_text(TOKENS)
     with serving(folder, [*QUICK, f"--tokens-file={tokens}"]) as running:
         yield running
-
-
-def peak_mib(pid: int) -> int:
-    """The most memory that the process has had."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) // 1024
 
 
 def large_join(group: str) -> pb.JoinGroupRequest:

@@ -232,6 +232,13 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def peak_mib(pid: int) -> float:
+    """Return the largest resident memory that a process has had, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (line,) = [line for line in status if line.startswith("VmHWM:")]
+    return int(line.split()[1]) / 1024
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """
     Return a port that is unused now, and another one each time. Another process may take it first: rare, and the start

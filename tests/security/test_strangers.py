@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import re
 import resource
 import statistics
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -18,9 +17,12 @@ from tests.coordinator.callers import call, channel, session
 from tests.security.floods import FLOODS, HEARTBEAT, Attacker, Flood, resets
 from tests.security.http2 import HEADERS, RST_STREAM, Connection
 from tests.support.coordinator import Coordinator, serving
+from tests.support.processes import peak_mib, wait_for
 from tests.support.web import get
 
 pytestmark = [pytest.mark.process, pytest.mark.alone]
+
+WITHIN_S = 30
 MEMBER, OTHER = "token-of-the-member", "token-of-another"
 TOKENS = f"member plain:{MEMBER} shop.*\nother plain:{OTHER} other.*\n"
 DESCRIPTORS = 1_024
@@ -42,13 +44,6 @@ def guarded(tmp_path: Path) -> Iterator[Coordinator]:
     ) as coordinator:
         resource.prlimit(coordinator.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         yield coordinator
-
-
-def peak_mib(pid: int) -> int:
-    """Return the most memory that a process had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found.group(1)) // 1024
 
 
 class MemberBeside:
@@ -170,6 +165,11 @@ def test_a_stranger_is_refused_before_its_message_is_read(guarded: Coordinator) 
 def test_what_was_cut_off_is_reported_with_its_limit_and_counted(guarded: Coordinator) -> None:
     with Attacker(guarded.address, OTHER) as attacker:
         attacker.send(resets)
-    page = get(guarded.http, "/metrics").page
-    assert "rota_coordinator_connections_closed_total 1.0" in page
-    assert guarded.has_said("(limit failed-calls-per-second)")
+
+    def is_counted() -> bool:
+        return "rota_coordinator_connections_closed_total 1.0" in get(guarded.http, "/metrics").page
+
+    # The attacker notices its end before the server has written it down.
+    wait_for("the connection is counted", is_counted, within_s=WITHIN_S)
+    said = "(limit failed-calls-per-second)"
+    wait_for("the limit is in the log", lambda: guarded.has_said(said), within_s=WITHIN_S)

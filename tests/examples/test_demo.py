@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rota_operator.local import demo
-from rota_operator.local.runner import CannotStart
+from rota_operator.local.paths import CannotStart
 from tests.support.processes import Process
 from tests.support.tree import REPO
 from tests.support.web import get

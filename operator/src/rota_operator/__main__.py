@@ -121,7 +121,8 @@ def run_local(options: argparse.Namespace) -> None:
     """Run manifests, or the demo, until SIGINT or SIGTERM; a second signal skips the drains. Exits with 1 on failure."""
     from rota_operator.local.demo import Demo, demo_folder, hints
     from rota_operator.local.home import make_private
-    from rota_operator.local.runner import CannotStart, Runner, load, local_paths
+    from rota_operator.local.paths import CannotStart, local_paths
+    from rota_operator.local.runner import Runner, load
     from rota_operator.manifests.documents import InvalidManifest
     from rota_service.private_files import owner_only
 
@@ -171,7 +172,7 @@ def outputs(
         # In a thread: the import takes a while, and the processes start meanwhile.
         await asyncio.to_thread(import_module, "rota_operator.local.page")
         from rota_operator.local.page import Page, serve_page
-        from rota_operator.local.runner import publish
+        from rota_operator.local.paths import publish
 
         async with serve_page(Page(runner.dashboard, runner.scale, runner.reset), paths.page):
             await runner.coordinator_ready()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rota_operator.local.commands import LocalPaths
-from rota_operator.local.runner import CannotStart, Runner
+from rota_operator.local.paths import CannotStart
+from rota_operator.local.runner import Runner
 from rota_operator.local.workload import LocalWorkload
 from rota_operator.overview.view import GroupView, MemberView
 

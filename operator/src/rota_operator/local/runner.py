@@ -5,14 +5,8 @@ Called by the command line. All manifests are validated before anything is start
 """
 
 import asyncio
-import fcntl
-import re
 import secrets
-import socket
-import sys
-import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +28,7 @@ from rota_operator.local.commands import (
 from rota_operator.local.dashboard_state import DashboardState
 from rota_operator.local.group_watches import GroupWatches, is_coordinated_locally, missing_library
 from rota_operator.local.offset_reset import OffsetResets
+from rota_operator.local.paths import ANY_PORT, CannotStart, free_address
 from rota_operator.local.processes import Command, Processes, ReplicaEvent
 from rota_operator.local.replica_secrets import NAMESPACE, Replica, ReplicaSecrets
 from rota_operator.local.workload import REPLICAS_MAX, LocalWorkload
@@ -48,22 +43,11 @@ from rota_operator.replicas.replica_set import ReplicaSet
 from rota_operator.spec.model import ROTA
 from rota_operator.spec.validation import FieldError
 from rota_proto.fleet.v1.fleet_pb2 import SidecarOrder
-from rota_service.private_files import FOLDER_MODE
 
 SUFFIXES = (".yaml", ".yml")
 COORDINATOR_GRACE_S = 10.0
 # Interval of connection attempts while the coordinator starts.
 CHANNEL = (("grpc.max_reconnect_backoff_ms", 200), ("grpc.enable_http_proxy", 0))
-ANY_PORT = "127.0.0.1:0"
-# Coordinator and page accept every client, so they listen on loopback only.
-LOOPBACK = ("127.0.0.1", "localhost")
-PORT_MAX = 65535
-KAFKA = "kafka://"
-BROKERS = re.compile(r"[^\s,:/]+:[0-9]+(,[^\s,:/]+:[0-9]+)*")
-
-
-class CannotStart(Exception):
-    """The runner cannot start; nothing was started. The message is one line for the user."""
 
 
 def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
@@ -258,7 +242,7 @@ class Runner:
                 assert group is not None, "a workload without a ConsumerGroup has no sidecar"
                 name = replica_name(workload, number)
                 self._secrets.issue(Replica(name, group.group_id), token_file(self.paths, name))
-                return sidecar_command(workload, group, number, self.paths, free_address(ANY_PORT))
+                return sidecar_command(workload, group, number, self.paths, free_address())
             return app_command(self._manifests, workload, group, number, self.paths)
 
         return LocalWorkload(workload, group, command, self._replica_event)
@@ -307,32 +291,6 @@ class Runner:
         return Command(argv, {}, home, home / "logs" / "coordinator.log", COORDINATOR_GRACE_S)
 
 
-@contextmanager
-def local_paths(home: Path, listen: str, page: str, kafka: str = "") -> Iterator[LocalPaths]:
-    """Lock the home folder and choose free addresses. Raises CannotStart if another runner has the folder."""
-    kafka = kafka.removeprefix(KAFKA)
-    if kafka and not BROKERS.fullmatch(kafka):
-        raise CannotStart(f"invalid --kafka {kafka}; expected HOST:PORT, comma-separated")
-    home = home.absolute()
-    home.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="rota-") as sockets:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CannotStart(f"another runner uses {home}; stop it, or choose another --home") from None
-        address = f"{ROTA}{free_address(listen)}"
-        # Address files of an earlier run name servers that no longer answer.
-        for name in ("address", "page"):
-            (home / name).unlink(missing_ok=True)
-        try:
-            yield LocalPaths(
-                Path(sys.executable), address, home, Path(sockets), page=free_address(page), kafka=kafka
-            )
-        finally:
-            # Commands would connect to servers that have stopped.
-            (home / "page").unlink(missing_ok=True)
-
-
 async def cancel_all(tasks: Tasks) -> None:
     """Cancel the tasks and wait for their end."""
     for task in tasks:
@@ -344,31 +302,3 @@ async def cancel_all(tasks: Tasks) -> None:
 def is_rota_over_kafka(group: ConsumerGroup) -> bool:
     """True if Rota coordinates the group and its topics are in Kafka."""
     return group.spec.coordination == "Rota" and not group.spec.speaks_rota
-
-
-def publish(paths: LocalPaths) -> None:
-    """Write the files that name the servers and the page; called once both answer."""
-    servers = f"{KAFKA}{paths.kafka}" if paths.kafka else paths.coordinator
-    write_atomically(paths.home / "address", f"{servers}\n")
-    write_atomically(paths.home / "page", f"http://{paths.page}\n")
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Replace the file by rename, so that readers never see a part of it."""
-    beside = file.with_name(f"{file.name}.new")
-    beside.write_text(text)
-    beside.replace(file)
-
-
-def free_address(wanted: str) -> str:
-    """Return the requested loopback address, with another port if it is in use. Raises CannotStart."""
-    host, _, port = wanted.rpartition(":")
-    if host not in LOOPBACK or not port.isdecimal() or int(port) > PORT_MAX:
-        raise CannotStart(f"{wanted} is not a loopback address; expected 127.0.0.1:PORT")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            probe.bind((host, 0))
-        return f"{host}:{probe.getsockname()[1]}"

@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TIERS ?= unit process simulation kafka cluster spark
 ROUNDS ?= 20
+DIST ?= dist
 
 BIN := $(VENV)/bin
 SOURCES := $(wildcard */src)
@@ -90,11 +91,18 @@ soak: $(VENV)/.all ## Run a suite over and over, resumable: make soak SUITE=clus
 bench: $(VENV)/.all ## Measure each claim beside its peer; ARGUMENTS=--record keeps the result
 	@for script in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) $(ARGUMENTS); done
 
+.PHONY: dist
+dist: $(VENV)/.all ## Build a wheel of every part into dist/, or DIST=FOLDER
+	@# Without an index and without isolation: the back-ends of constraints.txt build, and nothing newer.
+	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
+		--wheel-dir $(DIST) $(patsubst %/pyproject.toml,./%,$(wildcard */pyproject.toml))
+	@echo "dist: wheels are in $(DIST)"
+
 .PHONY: pins
 pins: ## Write constraints.txt anew, with the newest versions and their hashes (needs uv)
 	@$(PYTHON) scripts/pins.py write
 
 .PHONY: clean
 clean: ## Remove what was made in this checkout (what tests keep outside of it: docs/testing.md)
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis .rota uv.lock
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .rota uv.lock
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,24 +11,33 @@ from tests.support.processes import Process
 from tests.support.tree import REPO
 
 WITHIN_S = 40
+OURS = (sys.executable, "-m", "rota_operator", "local")
 
 
 class Laptop:
     """One example at one home, which may be run several times."""
 
-    def __init__(self, example: str, home: Path, partitions: int, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        example: str | Path,
+        home: Path,
+        partitions: int,
+        flags: Sequence[str] = (),
+        command: Sequence[str] = OURS,
+    ) -> None:
+        # The name of an example, or a copy of one.
         self._example = REPO / "examples" / example
         self._home = home
         self._partitions = partitions
         self._flags = flags
+        self._command = command
 
     def start(self, name: str) -> Process:
         """Returns when its coordinator has an address."""
         address = self._home / "address"
         address.unlink(missing_ok=True)
         flags = [f"--file={self._example}", f"--home={self._home}", *self._flags]
-        command = [sys.executable, "-m", "rota_operator", "local", *flags]
-        process = Process.start(name, command, log=self._home.parent / f"{name}.log")
+        process = Process.start(name, [*self._command, *flags], log=self._home.parent / f"{name}.log")
         process.wait_until(address.exists, within_s=WITHIN_S)
         return process
 

@@ -16,7 +16,7 @@ CORES = (
     "rota_operator.plan",
     "rota_operator.reconcile",
     "rota_operator.leadership",
-    "rota_operator.cluster.tokens",
+    "rota_service.pod_tokens",
     "rota_operator.status",
     "rota_operator.replicas",
     "rota_operator.resets",

@@ -7,13 +7,13 @@ import grpc
 import grpc.aio
 import pytest
 
-from rota_operator.fleet.authentication import AuthenticationUnavailable, Unauthenticated
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal, SidecarRef
 from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
 from rota_operator.fleet.stream import ORDERS_MAX
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
+from rota_service.token_review import AuthenticationUnavailable, Unauthenticated
 
 pytestmark = pytest.mark.process
 

@@ -18,8 +18,7 @@ from rota_operator.cluster.offset_orders import OffsetOrders
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.rejection_limit import RejectionLimit
 from rota_operator.cluster.settings_orders import SettingsOrders, key_of
-from rota_operator.cluster.token_review import PodGroup, ReviewClocks, ReviewPorts, TokenReviewer
-from rota_operator.cluster.tokens import Pod
+from rota_operator.cluster.token_review import PodGroup, SidecarAuthenticator, SidecarPorts
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal
 from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
@@ -27,7 +26,9 @@ from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 from rota_service.addresses import BindError
 from rota_service.event_log import EventLog
+from rota_service.pod_tokens import Pod
 from rota_service.server_certificates import CertificateFiles, Certificates
+from rota_service.token_review import ReviewClocks
 
 REASON_LENGTH_MAX = 500
 
@@ -48,11 +49,11 @@ class ClusterFleet:
     def __init__(self, environment: FleetEnvironment, first_order_id: int) -> None:
         """`first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids."""
         self._environment = environment
-        reviewer = TokenReviewer(
-            ReviewPorts(environment.api.review_token, self._group_of),
+        authenticator = SidecarAuthenticator(
+            SidecarPorts(environment.api.review_token, self._group_of),
             ReviewClocks(environment.clocks.monotonic_s, lambda: environment.clocks.wall_ms() / 1000),
         )
-        callbacks = FleetCallbacks(reviewer.authenticate, self._on_report, self._on_rejected)
+        callbacks = FleetCallbacks(authenticator.authenticate, self._on_report, self._on_rejected)
         self._server = FleetServer(callbacks, order_ids(first_order_id))
         self.settings = SettingsOrders(self._server, environment.event_log.warning)
         self.offsets = OffsetOrders(

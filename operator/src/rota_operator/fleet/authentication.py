@@ -10,17 +10,7 @@ from typing import TypeAlias
 from rota_operator.fleet.principal import Principal
 
 BEARER = "Bearer "
-
-
-class Unauthenticated(Exception):
-    """The token is not one of a sidecar; the message says why and what to do, and contains no token."""
-
-
-class AuthenticationUnavailable(Exception):
-    """The token can be neither accepted nor rejected now; the sidecar should try again."""
-
-
-# Returns the sidecar that a token belongs to. Raises Unauthenticated, AuthenticationUnavailable.
+# Returns the sidecar that a token belongs to. Raises Unauthenticated, AuthenticationUnavailable of rota_service.
 Authenticate: TypeAlias = Callable[[str], Awaitable[Principal]]
 
 

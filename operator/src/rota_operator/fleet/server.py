@@ -16,16 +16,12 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from rota_operator.fleet.authentication import (
-    Authenticate,
-    AuthenticationUnavailable,
-    Unauthenticated,
-    bearer_token,
-)
+from rota_operator.fleet.authentication import Authenticate, bearer_token
 from rota_operator.fleet.principal import Principal, SidecarRef
 from rota_operator.fleet.stream import Stream, Streams
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetServicer, add_FleetServicer_to_server
+from rota_service.token_review import AuthenticationUnavailable, Unauthenticated
 
 # One for each sidecar, and some that are being replaced.
 STREAMS_MAX = 20_000

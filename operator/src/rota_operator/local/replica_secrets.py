@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from rota_operator.fleet.authentication import Unauthenticated
 from rota_operator.fleet.principal import Principal, SidecarRef
 from rota_service.private_files import FILE_MODE
+from rota_service.token_review import Unauthenticated
 
 SECRET_BYTES = 32
 # Replicas have unique names, whatever the namespace of their workload.

@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 
-from rota_operator.cluster.tokens import (
+from rota_service.pod_tokens import (
     CACHE_S,
     KNOWN_MAX,
     POD_NAME,
     POD_UID,
+    REJECTED_MAX,
+    REJECTED_S,
     InvalidToken,
     KnownTokens,
     Pod,
+    RejectedTokens,
     digest_of,
     expiry_of,
     pod_of,
 )
-from rota_operator.fleet.principal import Principal, SidecarRef
 
 NOW = 1_000.0
 USER = {
@@ -92,8 +94,12 @@ def test_tokens_are_kept_as_digests() -> None:
     assert digest_of("\ud800") != digest_of("secret"), "whatever the metadata contains"
 
 
-def principal(pod: str = "orders-0", uid: str = "1") -> Principal:
-    return Principal(SidecarRef("shop", pod), "orders", uid, "shop/orders")
+def add(known: KnownTokens[str], digest: bytes, pod: Pod, expires_in_s: float | None, now_s: float) -> None:
+    known.add(digest, pod, pod.service_account, expires_in_s, now_s)
+
+
+def pod(name: str = "orders-0", uid: str = "1") -> Pod:
+    return Pod("shop", name, uid, "orders")
 
 
 @pytest.mark.parametrize(
@@ -115,53 +121,77 @@ def principal(pod: str = "orders-0", uid: str = "1") -> Principal:
 def test_for_how_long_a_token_is_known(
     expires_in_s: float | None, after_s: float, is_fresh: bool, is_usable: bool
 ) -> None:
-    known = KnownTokens()
-    known.add(b"1", principal(), expires_in_s, NOW)
+    known: KnownTokens[str] = KnownTokens()
+    add(known, b"1", pod(), expires_in_s, NOW)
     assert (known.fresh(b"1", NOW + after_s) is not None) == is_fresh
     assert (known.usable(b"1", NOW + after_s) is not None) == is_usable
 
 
 def test_a_rejected_token_is_forgotten() -> None:
-    known = KnownTokens()
-    known.add(b"1", principal(), 3_600, NOW)
+    known: KnownTokens[str] = KnownTokens()
+    add(known, b"1", pod(), 3_600, NOW)
     known.remove(b"1")
     known.remove(b"never seen")
     assert known.usable(b"1", NOW) is None
 
 
 def test_a_token_of_the_previous_pod_of_this_name_is_not_known_any_more() -> None:
-    known = KnownTokens()
-    known.add(b"1", principal(uid="1"), 3_600, NOW)
-    known.add(b"2", principal(uid="2"), 3_600, NOW)
+    known: KnownTokens[str] = KnownTokens()
+    add(known, b"1", pod(uid="1"), 3_600, NOW)
+    add(known, b"2", pod(uid="2"), 3_600, NOW)
     assert known.usable(b"1", NOW) is None
     assert known.usable(b"2", NOW) is not None
 
 
 def test_a_pod_may_have_an_old_and_a_new_token() -> None:
-    known = KnownTokens()
-    known.add(b"1", principal(), 60, NOW)
-    known.add(b"2", principal(), 3_600, NOW)
+    known: KnownTokens[str] = KnownTokens()
+    add(known, b"1", pod(), 60, NOW)
+    add(known, b"2", pod(), 3_600, NOW)
     assert known.fresh(b"1", NOW) is not None
     assert known.fresh(b"2", NOW) is not None
 
 
 def test_known_tokens_are_bounded_and_expired_ones_go_first() -> None:
-    known = KnownTokens()
+    known: KnownTokens[str] = KnownTokens()
     for number in range(KNOWN_MAX):
         expires_in_s = 1 if number % 2 else 3_600
-        known.add(digest_of(str(number)), principal(f"orders-{number}"), expires_in_s, NOW)
-    known.add(b"one more", principal("one-more"), 3_600, NOW + 2)
+        add(known, digest_of(str(number)), pod(f"orders-{number}"), expires_in_s, NOW)
+    add(known, b"one more", pod("one-more"), 3_600, NOW + 2)
     assert len(known) == KNOWN_MAX // 2 + 1
     assert known.usable(digest_of("0"), NOW + 2) is not None
 
 
 def test_without_expired_tokens_those_go_that_were_not_used() -> None:
-    known = KnownTokens()
+    known: KnownTokens[str] = KnownTokens()
     for number in range(KNOWN_MAX):
-        known.add(digest_of(str(number)), principal(f"orders-{number}"), 3_600, NOW)
+        add(known, digest_of(str(number)), pod(f"orders-{number}"), 3_600, NOW)
     assert known.fresh(digest_of("0"), NOW) is not None
-    known.add(b"one more", principal("one-more"), 3_600, NOW)
+    add(known, b"one more", pod("one-more"), 3_600, NOW)
     assert len(known) <= KNOWN_MAX
     assert known.usable(digest_of("0"), NOW) is not None, "it was used just now"
     assert known.usable(digest_of("1"), NOW) is None
     assert known.usable(b"one more", NOW) is not None
+
+
+def test_a_rejected_token_is_known_for_a_moment() -> None:
+    rejected = RejectedTokens()
+    rejected.add(b"1", "unknown token", NOW)
+    assert rejected.reason(b"1", NOW + REJECTED_S - 0.1) == "unknown token"
+    assert rejected.reason(b"1", NOW + REJECTED_S) == ""
+    assert rejected.reason(b"2", NOW) == ""
+
+
+def test_rejected_tokens_are_bounded() -> None:
+    rejected = RejectedTokens()
+    for number in range(REJECTED_MAX + 10):
+        rejected.add(digest_of(str(number)), "unknown token", NOW)
+    assert len(rejected) == REJECTED_MAX
+    assert rejected.reason(digest_of("9"), NOW) == ""
+    assert rejected.reason(digest_of("10"), NOW) == "unknown token"
+
+
+def test_tokens_with_a_common_beginning_are_different_ones() -> None:
+    known: KnownTokens[str] = KnownTokens()
+    add(known, digest_of("token"), pod(), 3_600, NOW)
+    for other in ("token ", "token\0", "toke", "TOKEN"):
+        assert known.usable(digest_of(other), NOW) is None

@@ -50,13 +50,15 @@ class Tier:
 
 TIERS = (
     Tier("unit", processes=2),
-    Tier("process", ("certificates", "chromium", "postgres", "prometheus"), processes=3, has_alone=True),
+    Tier(
+        "process", ("certificates", "chromium", "helm", "postgres", "prometheus"), processes=3, has_alone=True
+    ),
     Tier("simulation", processes=2, by_module=False),
     Tier("kafka", ("certificates", "kafka"), processes=3, has_alone=True),
     # Each process has a cluster of its own.
     Tier(
         "cluster",
-        ("cluster", "kafka", "postgres", "prometheus", "rota_images"),
+        ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images"),
         processes=3,
     ),
     Tier("spark", ("spark",)),

@@ -17,6 +17,7 @@ CORES = (
     "rota_operator.reconcile",
     "rota_operator.leadership",
     "rota_service.pod_tokens",
+    "rota_operator.certificates.rotation",
     "rota_operator.status",
     "rota_operator.replicas",
     "rota_operator.resets",

@@ -1,5 +1,6 @@
 """
-`python -m rota_operator`: parses flags and runs `cluster` or `local`, until SIGINT or SIGTERM; prints errors as one line.
+`python -m rota_operator`: parses flags and runs `cluster` or `local`, until SIGINT or SIGTERM, or `certificates` once; prints errors
+as one line.
 
 Started by `rota up` and `rota operator`, by container images and by tests. Modules are imported late, so that `--version` and
 wrong flags answer at once.
@@ -17,6 +18,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rota_operator.cluster.config import DESCRIPTION, add_flags, config_of, error_in
@@ -42,9 +44,16 @@ def main() -> None:
         "cluster", help="reconcile the resources of a Kubernetes cluster", description=DESCRIPTION
     )
     add_flags(cluster)
+    certificates = commands.add_parser(
+        "certificates", help="issue and renew certificates of Rota's servers in a cluster"
+    )
+    add_certificates(certificates)
     options = parser.parse_args()
     if options.command == "cluster":
         run_cluster(options, cluster)
+        return
+    if options.command == "certificates":
+        run_certificates(options, certificates)
         return
     if options.demo_seconds is not None and options.file:
         parser.error("--demo-seconds cannot be combined with -f; omit one of them")
@@ -106,6 +115,44 @@ def run_cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     try:
         asyncio.run(run(config, event_log, ProcessClocks(wall_ms, monotonic_s)))
     except (BindError, CertificateError, LeadershipLost, NoCredentials) as stopped:
+        sys.exit(str(stopped))
+
+
+def add_certificates(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the flags of `certificates`."""
+    from rota_operator.certificates.job import DESCRIPTION, add_flags
+
+    parser.description = DESCRIPTION
+    add_flags(parser)
+
+
+def run_certificates(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Issue the certificates that are due. Exits with 2 for invalid flags, with 1 on failure."""
+    from rota_operator.certificates.job import CertificatesRun, flags_error
+    from rota_operator.certificates.openssl import OpensslFailed
+    from rota_operator.cluster import credentials
+    from rota_operator.cluster.api import Api
+    from rota_operator.cluster.errors import ApiError
+    from rota_service.event_log import open_event_log
+
+    if error := flags_error(options):
+        parser.error(error)
+    event_log = open_event_log("rota-operator", options.log_format)
+
+    async def run() -> None:
+        api = Api(await credentials.load(Path(options.kubeconfig) if options.kubeconfig else None))
+        try:
+            with TemporaryDirectory() as folder:
+                certificates = CertificatesRun(api, Path(folder), wall_ms() / 1000, event_log)
+                await certificates.run(
+                    options.namespace, options.authority, options.certificate, options.days
+                )
+        finally:
+            await api.close()
+
+    try:
+        asyncio.run(run())
+    except (ApiError, OpensslFailed, credentials.NoCredentials) as stopped:
         sys.exit(str(stopped))
 
 

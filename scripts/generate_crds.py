@@ -23,6 +23,8 @@ from rota_operator.spec.validation import dotted
 
 ROOT = Path(__file__).parents[1]
 CRD = ROOT / "crds" / "consumergroups.yaml"
+# Helm reads no file outside of a chart.
+CHART_CRD = ROOT / "charts" / "rota" / "files" / "consumergroups.yaml"
 PAGE = ROOT / "docs" / "reference" / "consumergroup.md"
 CONDITIONS = ROOT / "docs" / "reference" / "conditions.md"
 EFFECTS = ROOT / "tests" / "operator" / "effects.yaml"
@@ -179,7 +181,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     check = parser.parse_args().check
-    for file, wanted in ((CRD, resource()), (PAGE, page()), (CONDITIONS, conditions_page())):
+    definition = resource()
+    for file, wanted in (
+        (CRD, definition),
+        (CHART_CRD, definition),
+        (PAGE, page()),
+        (CONDITIONS, conditions_page()),
+    ):
         if not check:
             file.write_text(wanted)
         elif not file.exists() or file.read_text() != wanted:

@@ -96,13 +96,13 @@ def rendered(*arguments: str, release: str = RELEASE, namespace: str = NAMESPACE
     return prepare().text(*arguments, release=release, namespace=namespace)
 
 
-def refusal(*arguments: str | Path, **where: str) -> str:
+def refusal(*arguments: str) -> str:
     """Return why Helm does not render the chart with these arguments."""
     try:
-        prepare().text(*arguments, **where)
+        prepare().text(*arguments)
     except HelmFailed as failed:
         return str(failed)
-    raise AssertionError(f"helm template {' '.join(map(str, arguments))} renders the chart")
+    raise AssertionError(f"helm template {' '.join(arguments)} renders the chart")
 
 
 def _fetch(folder: Path) -> None:

@@ -1,0 +1,112 @@
+"""Rights of the chart's service accounts equal a list, no user's Secrets among them, and Roles are enough for some namespaces."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.chart.rendered import VARIANTS, of, of_kind
+from tests.support import helm
+from tests.support.cluster.rota_manifests import OWN_RULES, RULES
+from tests.support.helm import Object
+
+pytestmark = pytest.mark.process
+
+WANTED: Object = yaml.safe_load(Path(__file__).with_name("rights.yaml").read_text())
+# Service account, where, what -> verbs.
+Rights = dict[str, dict[str, dict[str, set[str]]]]
+CLUSTER = "all"
+
+
+def rights(objects: Sequence[Object]) -> Rights:
+    """Return what each service account may do."""
+    found: Rights = defaultdict(lambda: defaultdict(lambda: defaultdict(set)))
+    roles = {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each["rules"]
+        for each in of_kind(objects, "Role", "ClusterRole")
+    }
+    for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
+        where = binding["metadata"].get("namespace", "")
+        role = binding["roleRef"]
+        rules = roles[role["kind"], "" if role["kind"] == "ClusterRole" else where, role["name"]]
+        for subject in binding["subjects"]:
+            for rule in rules:
+                for what in objects_of(rule):
+                    found[subject["name"]][where or CLUSTER][what] |= set(rule["verbs"])
+    return found
+
+
+def objects_of(rule: Object) -> list[str]:
+    """Return what a rule is about, each as GROUP/RESOURCE or GROUP/RESOURCE=NAME."""
+    names = [f"={name}" for name in rule.get("resourceNames", ())] or [""]
+    return [
+        f"{group}/{resource}{name}"
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "variant"), [("cluster-wide", "values.yaml"), ("namespaced", "values-namespaced.yaml")]
+)
+def test_rights_equal_the_list(wanted: str, variant: str) -> None:
+    found = {
+        account: {
+            where: {what: sorted(verbs) for what, verbs in whats.items()} for where, whats in wheres.items()
+        }
+        for account, wheres in rights(of(variant)).items()
+    }
+    assert found == WANTED[wanted]
+
+
+def test_the_operator_has_the_rights_that_its_tests_run_with() -> None:
+    found = rights(of("values.yaml"))["rota-operator"]
+    tested: dict[str, set[str]] = defaultdict(set)
+    for group, resources, verbs in (*RULES, *OWN_RULES):
+        for resource in resources:
+            tested[f"{group}/{resource}"] |= set(verbs)
+    given: dict[str, set[str]] = defaultdict(set)
+    for whats in found.values():
+        for what, granted in whats.items():
+            given[what.partition("=")[0]] |= granted
+    assert given == tested
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_secrets_are_granted_by_name_alone(variant: str) -> None:
+    for role in of_kind(of(variant), "Role", "ClusterRole"):
+        for rule in role["rules"]:
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+            if "secrets" in rule["resources"]:
+                assert role["kind"] == "Role"
+                assert role["metadata"]["namespace"] == "rota"
+                assert {"get", "patch"} == set(rule["verbs"])
+                assert all(name.startswith("rota-") for name in rule["resourceNames"])
+
+
+def test_some_namespaces_need_roles_only() -> None:
+    assert of_kind(of("values-namespaced.yaml"), "ClusterRole", "ClusterRoleBinding") == []
+    (role,) = of_kind(of("two namespaces, cluster-wide token reviews"), "ClusterRole")
+    assert role["rules"] == [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+    ]
+
+
+def test_without_rbac_there_is_no_role() -> None:
+    objects = helm.render("--set=rbac.create=false")
+    assert of_kind(objects, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding") == []
+
+
+def test_every_subject_is_an_account_that_some_pod_has() -> None:
+    objects = of("values.yaml")
+    accounts = {each["metadata"]["name"] for each in of_kind(objects, "ServiceAccount")}
+    subjects = {
+        (subject["name"], subject["namespace"])
+        for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding")
+        for subject in binding["subjects"]
+    }
+    assert subjects == {("rota-operator", "rota"), ("rota-certificates", "rota")}
+    assert {name for name, _ in subjects} <= accounts

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from rota_coordinator.rpc.sessions import Session, Sessions
-from rota_coordinator.security.access_control import AuthorizedCaller
+from rota_coordinator.security.access_control import AuthorizedCaller, Rules
 from rota_coordinator.security.authenticator import AnonymousAuthenticator
+from rota_coordinator.security.instances import Instances
 from rota_coordinator.security.policy import AllowAll
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import FutureCall
@@ -96,7 +97,10 @@ def streams(body: Callable[[Virtual, Callable[[], Stream]], Coroutine[None, None
         opened: list[Stream] = []
 
         def stream() -> Stream:
-            caller = AuthorizedCaller(virtual.service, AllowAll(), AnonymousAuthenticator.PRINCIPAL)
+            rules = Rules(AllowAll(), Instances())
+            caller = AuthorizedCaller(
+                virtual.service, rules, AnonymousAuthenticator.PRINCIPAL, lambda _denial: None
+            )
             opened.append(Stream(registry, caller))
             return opened[-1]
 

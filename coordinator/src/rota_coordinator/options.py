@@ -14,6 +14,7 @@ from rota_coordinator.security.limits import BadLimit, Limits, limit_names, pars
 from rota_coordinator.store.port import LEASE_MS_MAX
 from rota_service.addresses import is_loopback_host
 
+SERVICE_ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 LOG_FORMATS = ("auto", "json", "text")
 STORES = ("sqlite:", "postgresql://")
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
@@ -116,6 +117,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.log is None:
         options.log = options.store.startswith("sqlite:")
     options.log = SWITCH.get(str(options.log).lower(), options.log)
+    options.token_review = SWITCH.get(str(options.token_review).lower(), options.token_review)
     return options
 
 
@@ -165,6 +167,18 @@ def add_security(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="NAME=N,…",
         help="limits on connections and calls that override the defaults: " + ", ".join(limit_names()),
+    )
+    parser.add_argument(
+        "--token-review",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="authenticate pods by their service account tokens, through the API server of the cluster that this process runs in",
+    )
+    parser.add_argument(
+        "--service-account-folder",
+        default=SERVICE_ACCOUNT_FOLDER,
+        metavar="FOLDER",
+        help="token and ca.crt of this pod's service account, for --token-review",
     )
     for flag, meaning in (
         ("tls-cert", "server certificate chain; reloaded when the file changes"),
@@ -222,19 +236,29 @@ def option_error(options: argparse.Namespace) -> str:
     """Return the error message for invalid options; empty when they are valid."""
     if not options.store.startswith(STORES) or options.store in STORES:
         return "--store must be sqlite:PATH or postgresql://USER@HOST/DATABASE"
-    if not isinstance(options.log, bool):
-        return f'ROTA_LOG must be true or false, not "{options.log}"'
+    for variable, switch in (("ROTA_LOG", options.log), ("ROTA_TOKEN_REVIEW", options.token_review)):
+        if not isinstance(switch, bool):
+            return f'{variable} must be true or false, not "{switch}"'
     if options.log and not options.store.startswith("sqlite:"):
         return "--log requires a SQLite store; with PostgreSQL, keep the records in Kafka"
     for flag, address in (("--listen", options.listen), ("--http-listen", options.http_listen)):
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             return f'{flag} must be HOST:PORT, for example 127.0.0.1:7070, not "{address}"'
+    return (
+        limit_error(options)
+        or quota_error(options)
+        or security_error(options, options.listen.rpartition(":")[0])
+    )
+
+
+def limit_error(options: argparse.Namespace) -> str:
+    """Return the error message for numbers beyond their limits; empty when they are valid."""
     if options.slot_lease_ms > LEASE_MS_MAX:
         return f"--slot-lease-ms must be at most {LEASE_MS_MAX}, not {options.slot_lease_ms}"
     if options.members_max > MEMBERS_MAX:
         return f"--group-max-size must be at most {MEMBERS_MAX}, not {options.members_max}"
-    return quota_error(options) or security_error(options, options.listen.rpartition(":")[0])
+    return ""
 
 
 def security_error(options: argparse.Namespace, host: str) -> str:
@@ -248,10 +272,10 @@ def security_error(options: argparse.Namespace, host: str) -> str:
         return ""
     if not options.tls_cert:
         return f"--listen {options.listen} is not loopback; add --tls-cert and --tls-key, or --insecure to allow it"
-    if not options.tokens_file and not options.tls_client_ca:
+    if not (options.token_review or options.tokens_file or options.tls_client_ca):
         return (
             f"--listen {options.listen} is not loopback and clients are not authenticated; "
-            "add --tokens-file or --tls-client-ca, or --insecure to allow it"
+            "add --token-review, --tokens-file or --tls-client-ca, or --insecure to allow it"
         )
     return ""
 

@@ -343,7 +343,7 @@ def served(
                 virtual.service,
                 AnonymousAuthenticator(),
                 AllowAll(),
-                virtual.reports.append,
+                lambda message, *_, **__: virtual.reports.append(message),
                 Connections(limits),
             ),
             registry,

@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from rota_coordinator.core.group.answers import Request
-from rota_coordinator.security.access_control import ACTIONS, RejectionLog
+from rota_coordinator.security.access_control import ACTIONS
 from rota_coordinator.security.authenticator import (
     AnonymousAuthenticator,
     Authenticator,
@@ -18,13 +18,14 @@ from rota_coordinator.security.authenticator import (
     Peer,
     Principal,
     TokensAuthenticator,
-    Unauthenticated,
     digest_of,
 )
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Action, AllowAll, GrantPolicy, TopicAction
 from rota_coordinator.security.principals import Principals, parse
+from rota_coordinator.security.rejection_log import RejectionLog
 from rota_coordinator.security.tokens_file import FILE_BYTES_MAX, TokensFile
+from rota_service.token_review import Unauthenticated
 
 SECRET = "correct-horse-battery"
 HASHED = f"sha256:{hashlib.sha256(SECRET.encode()).hexdigest()}"
@@ -53,6 +54,10 @@ class Shown(Peer):
     @override
     def certificate_names(self) -> Sequence[str]:
         return self._names
+
+    @override
+    def address(self) -> str:
+        return "ipv4:127.0.0.1"
 
 
 def who(authenticator: Authenticator, peer: Peer) -> str:
@@ -96,7 +101,7 @@ def test_a_colon_that_follows_no_right_belongs_to_the_name() -> None:
 
 def test_callers_that_are_turned_away_are_reported_now_and_then() -> None:
     said: list[str] = []
-    turned_away = RejectionLog(said.append)
+    turned_away = RejectionLog(said.append, "calls were refused")
     for now_s in (100, 100, 105, 109, 110, 111, 200):
         turned_away.add("ipv4:10.0.0.1:1", "unknown token", now_s)
     counts = [int(message.split()[0]) for message in said]
@@ -133,6 +138,12 @@ def test_a_token_is_known_as_it_is_and_by_its_hash() -> None:
         (f"shop {HASHED}0", "must be followed by 64 hexadecimal digits"),
         ("shop.* certificate", "invalid principal name shop.*"),
         (f"first {HASHED}", "have the same token"),
+        (
+            "shop service-account",
+            "shop is not the name of a service account; write system:serviceaccount:NAMESPACE:NAME",
+        ),
+        ("system:serviceaccount:shop service-account", "is not the name of a service account"),
+        ("system:serviceaccounts:a:b service-account", "is not the name of a service account"),
         ("first plain:other", "is on an earlier line too"),
         (f"shop certificate {'x' * 250}", "1 to 249 characters"),
         ("shop certificate read:", "1 to 249 characters"),

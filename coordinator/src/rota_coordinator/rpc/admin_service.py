@@ -60,7 +60,7 @@ class AdminService(pb_grpc.AdminServicer):
         self, request: pb.WatchGroupRequest, context: Context
     ) -> AsyncIterator[pb.WatchGroupResponse]:
         caller = self._access_control.caller()
-        async for group in self._watchers.watch(request.group_id, partial(describe, caller)):
+        async for group in self._watchers.watch(request.group_id, partial(describe, caller, asked=request)):
             now_ms = int(time.time() * 1000)  # noqa: TID251  shown to users only
             reason = caller.opened_by(request.group_id)
             yield pb.WatchGroupResponse(group=group, reason=reason, timestamp_ms=now_ms)
@@ -106,9 +106,12 @@ class AdminService(pb_grpc.AdminServicer):
         return pb.DescribeSlotsResponse(slots=described)
 
 
-async def describe(caller: AuthorizedCaller, group_id: str) -> pb.DescribedGroup:
-    """Return the description of one group, within the caller's rights."""
-    reply = await ask(caller, pb.DescribeGroupsRequest(group_ids=[group_id]), pb.DescribeGroupsResponse)
+async def describe(
+    caller: AuthorizedCaller, group_id: str, asked: Message | None = None
+) -> pb.DescribedGroup:
+    """Return the description of one group, within the caller's rights. `asked`: the client's request, if it was another one."""
+    request = pb.DescribeGroupsRequest(group_ids=[group_id])
+    reply = cast("pb.DescribeGroupsResponse", await caller.submit(request, client_host="", asked=asked))
     return reply.groups[0]
 
 

@@ -88,9 +88,9 @@ class LogService(pb_grpc.LogServicer):
         if waiting > WAITING_BYTES_MAX:
             message = f"{waiting} bytes are waiting to be written to disk; nothing was appended, retry later"
             raise Refusal("RESOURCE_EXHAUSTED", message)
-        if request.transactional_id and not caller.may_transact(request.transactional_id):
+        if request.transactional_id and not may_transact(caller, request, request.transactional_id):
             return refused_producing(request, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return await screened(request, caller.may_topic, self._produce)
+        return await screened(request, caller, self._produce)
 
     async def _produce(self, request: pb.ProduceRequest) -> pb.ProduceResponse:
         now_ms = self._log.environment.now_ms()
@@ -112,19 +112,19 @@ class LogService(pb_grpc.LogServicer):
     @override
     async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
         caller = self._access_control.caller()
-        return await screened(request, caller.may_topic, self._fetches.fetch)
+        return await screened(request, caller, self._fetches.fetch)
 
     @override
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Context) -> pb.ListOffsetsResponse:
         caller = self._access_control.caller()
-        return await screened(request, caller.may_topic, self._lookups.list_offsets)
+        return await screened(request, caller, self._lookups.list_offsets)
 
     @override
     async def InitProducer(
         self, request: pb.InitProducerRequest, context: Context
     ) -> pb.InitProducerResponse:
         caller = self._access_control.caller()
-        error = self._transaction_error(caller, request.transactional_id)
+        error = self._transaction_error(caller, request)
         if error:
             return pb.InitProducerResponse(error_code=error)
         return await self._timed(lambda log, now_ms, effects: log.init_producer(request, now_ms, effects))
@@ -134,11 +134,16 @@ class LogService(pb_grpc.LogServicer):
         self, request: pb.AddOffsetsToTransactionRequest, context: Context
     ) -> pb.AddOffsetsToTransactionResponse:
         caller = self._access_control.caller()
-        if not caller.may_transact(request.transactional_id):
+        if not may_transact(caller, request, request.transactional_id):
             error: codes.ErrorCode.ValueType = codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return pb.AddOffsetsToTransactionResponse(error_code=error)
         if not caller.may_be_member(request.group_id):
+            caller.denied(request, request.group_id, codes.GROUP_AUTHORIZATION_FAILED)
             return pb.AddOffsetsToTransactionResponse(error_code=codes.GROUP_AUTHORIZATION_FAILED)
+        is_static = request.HasField("group_instance_id")
+        if is_static and not caller.may_use_instance(request.group_id, request.group_instance_id):
+            caller.denied(request, request.group_id, codes.FENCED_INSTANCE_ID)
+            return pb.AddOffsetsToTransactionResponse(error_code=codes.FENCED_INSTANCE_ID)
         return await self._timed(lambda log, now_ms, effects: log.add_offsets(request, now_ms, effects))
 
     @override
@@ -146,7 +151,7 @@ class LogService(pb_grpc.LogServicer):
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionResponse:
         caller = self._access_control.caller()
-        error = self._transaction_error(caller, request.transactional_id)
+        error = self._transaction_error(caller, request)
         if error:
             return pb.EndTransactionResponse(error_code=error)
         refused = self._log.commit_refusal(request.transactional_id) if request.commit else codes.NONE
@@ -158,22 +163,23 @@ class LogService(pb_grpc.LogServicer):
     ) -> pb.DeleteRecordsResponse:
         caller = self._access_control.caller()
         act = self._log.delete_records
-        return await screened(request, caller.may_topic, act)
+        return await screened(request, caller, act)
 
     def _budget(self) -> Budget:
         """Return the quota budget that the parts of one request share."""
         return Budget(self._log.environment.quotas)
 
     def _transaction_error(
-        self, caller: AuthorizedCaller, transactional_id: str
+        self, caller: AuthorizedCaller, request: pb.InitProducerRequest | pb.EndTransactionRequest
     ) -> codes.ErrorCode.ValueType:
         """
         Return the error of a transaction that cannot begin or end now; NONE if it can, or without a transactional id.
         """
         self._log.check_ready()
+        transactional_id = request.transactional_id
         if not transactional_id:
             return codes.NONE
-        if not caller.may_transact(transactional_id):
+        if not may_transact(caller, request, transactional_id):
             return codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         members = self._log.core.memberships(transactional_id)
         # A group that is being loaded can take part shortly.
@@ -191,11 +197,19 @@ class LogService(pb_grpc.LogServicer):
         act: Callable[[Request], Awaitable[Reply]] = lambda asked: self._log.decide(
             lambda log, effects: decide(log, asked, effects)
         )
-        return await screened(request, caller.may_topic, act)
+        return await screened(request, caller, act)
 
     async def _timed(self, decide: Callable[[Log, WallMs, Effects], Reply]) -> Reply:
         now_ms = self._log.environment.now_ms()
         return await self._log.decide(lambda log, effects: decide(log, now_ms, effects))
+
+
+def may_transact(caller: AuthorizedCaller, request: Message, transactional_id: str) -> bool:
+    """Return whether the caller may be the producer of this transactional id, and record it if not."""
+    if caller.may_transact(transactional_id):
+        return True
+    caller.denied(request, transactional_id, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return False
 
 
 def refused_producing(request: pb.ProduceRequest, error: codes.ErrorCode.ValueType) -> pb.ProduceResponse:

@@ -79,11 +79,12 @@ class AdmissionInterceptor(ValidationInterceptor):
         return call
 
     def _guarded_stream(self, behaviour: Callable[..., Any]) -> Callable[..., Any]:
-        async def stream(requests: object, context: Context) -> AsyncIterator[Message]:
+        # Writes by itself: a generator that waits for its next response to be read cannot be ended with a status.
+        async def stream(requests: object, context: Context) -> None:
             async with self._access_control.admitted(context) as admitted:
                 request = await self._message(admitted, context)
                 async for reply in behaviour(request, context):
-                    yield reply
+                    await context.write(reply)
 
         return stream
 

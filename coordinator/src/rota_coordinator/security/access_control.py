@@ -8,11 +8,10 @@ looked up, so that a rejection does not reveal whether the group exists.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 from weakref import WeakValueDictionary
 
 import grpc
@@ -31,15 +30,20 @@ from rota_coordinator.security.authenticator import (
     Authenticator,
     Peer,
     Principal,
-    Unauthenticated,
 )
 from rota_coordinator.security.connections import Closing, Connections, address_of
+from rota_coordinator.security.denials import Denial, DenialLog, Record
+from rota_coordinator.security.instances import Instances, instances_of
 from rota_coordinator.security.policy import Action, GroupPolicy, TopicAction
+from rota_coordinator.security.reauthentication import CallEnd, Reauthentication
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_service.token_review import AuthenticationUnavailable, Unauthenticated
 
 Context = grpc.aio.ServicerContext[Any, Any]
-REPORT_EVERY_S = 10
+# Seconds that the status of a call that is ended may take to be sent, when the client does not read.
+END_S = 5
+REQUEST = "Request"
 
 ACTIONS: dict[type[Request], Action] = {
     pb.JoinGroupRequest: Action.MEMBER,
@@ -73,27 +77,69 @@ class CallPeer(Peer):
         names = shown.get("x509_subject_alternative_name") or shown.get("x509_common_name") or ()
         return [name.decode(errors="replace") for name in names]
 
+    @override
+    def address(self) -> str:
+        return address_of(self._context.peer())
+
+
+class Rules(NamedTuple):
+    """The rules by which requests are authorized."""
+
+    policy: GroupPolicy
+    instances: Instances
+
 
 class AuthorizedCaller:
     """An authenticated principal; every request it submits is authorized here."""
 
-    def __init__(self, service: Service, policy: GroupPolicy, principal: Principal) -> None:
+    def __init__(
+        self, service: Service, rules: Rules, principal: Principal, denied: Callable[[Denial], None]
+    ) -> None:
         self._service = service
-        self._policy = policy
+        self._policy = rules.policy
+        self._instances = rules.instances
+        self._denied = denied
         self.principal = principal
 
-    def submit(self, request: Request, client_host: str) -> Answer:
-        """Authorize a request and submit it to its group; a denied request is answered with an error."""
-        if self._policy.may(self.principal, ACTIONS[type(request)], group_of(request)):
+    def submit(self, request: Request, client_host: str, asked: Message | None = None) -> Answer:
+        """
+        Authorize a request and submit it to its group; a denied request is answered with an error. `asked`: the request of the
+        client, if it was another one.
+        """
+        error = self._error_of(request)
+        if error == pb.NONE:
             return self._service.submit(request, client_host, self.principal.name)
-        self.refused(request, pb.GROUP_AUTHORIZATION_FAILED)
+        self.refused(request, error)
+        self.denied(request if asked is None else asked, group_of(request), error)
         answer: Answer = asyncio.get_running_loop().create_future()
-        answer.set_result(refused(request, pb.GROUP_AUTHORIZATION_FAILED))
+        answer.set_result(refused(request, error))
         return answer
+
+    def _error_of(self, request: Request) -> pb.ErrorCode.ValueType:
+        """Return the error with which a request is denied; NONE: it may be submitted."""
+        group_id = group_of(request)
+        if not self._policy.may(self.principal, ACTIONS[type(request)], group_id):
+            return pb.GROUP_AUTHORIZATION_FAILED
+        named = instances_of(request)
+        if isinstance(request, pb.LeaveGroupRequest) and self._policy.may(
+            self.principal, Action.ADMIN, group_id
+        ):
+            named = ()
+        if all(self._instances.claim(each, self.principal.pod) for each in named):
+            return pb.NONE
+        return pb.FENCED_INSTANCE_ID
+
+    def denied(self, request: Message, resource: str, error: pb.ErrorCode.ValueType) -> None:
+        """Record that a request about a group, topic or transactional id is denied."""
+        api = type(request).__name__.removesuffix(REQUEST)
+        principal = self.principal
+        self._denied(Denial(principal.name, principal.pod_name, "", api, resource, pb.ErrorCode.Name(error)))
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
         """Return the coordinators of the groups that the caller may see."""
         hidden = {group_id for group_id in request.group_ids if not self._may_see(group_id)}
+        for group_id in hidden:
+            self.denied(request, group_id, pb.GROUP_AUTHORIZATION_FAILED)
         seen = [group_id for group_id in request.group_ids if group_id not in hidden]
         found = iter(self._service.find(pb.FindCoordinatorRequest(group_ids=seen)).coordinators)
         return pb.FindCoordinatorResponse(
@@ -112,6 +158,10 @@ class AuthorizedCaller:
     def may_be_member(self, group_id: str) -> bool:
         """Return whether the caller may commit offsets of the group."""
         return self._policy.may(self.principal, Action.MEMBER, group_id)
+
+    def may_use_instance(self, group_id: str, instance_id: str) -> bool:
+        """Return whether the caller may speak for a static member of the group; if it is a pod, the instance is its own then."""
+        return self._instances.claim((group_id, instance_id), self.principal.pod)
 
     def may_topic(self, action: TopicAction, topic: str) -> bool:
         """Return whether the caller may perform the action on the topic."""
@@ -160,27 +210,6 @@ def count_refusal(service: Service, request: Message, error: Error) -> None:
         service.observers.answered(request, error, 0)
 
 
-class RejectionLog:
-    """
-    Reports rejections with their count. Invariant: at most one line in `REPORT_EVERY_S` seconds, so no flood fills the
-    log.
-    """
-
-    def __init__(self, report: Callable[[str], None], what: str = "calls were refused") -> None:
-        self._report = report
-        self._what = what
-        self._count = 0
-        self._silent_until_s = -math.inf
-
-    def add(self, peer: str, why: str, now_s: float) -> None:
-        """Count one rejection, and report it unless another one was reported a moment ago."""
-        self._count += 1
-        if now_s >= self._silent_until_s:
-            self._report(f"{self._count} {self._what}, the last one from {peer}: {why}")
-            self._count = 0
-            self._silent_until_s = now_s + REPORT_EVERY_S
-
-
 # The caller of the call that the running task serves.
 CALLER: ContextVar[AuthorizedCaller] = ContextVar("caller")
 
@@ -211,13 +240,13 @@ class AccessControl:
         service: Service,
         authenticator: Authenticator,
         policy: GroupPolicy,
-        report: Callable[[str], None],
+        record: Record,
         connections: Connections,
     ) -> None:
         self._service = service
         self._authenticator = authenticator
-        self._policy = policy
-        self._rejections = RejectionLog(report)
+        self._rules = Rules(policy, Instances())
+        self.denials = DenialLog(record, lambda: asyncio.get_running_loop().time())
         self.connections = connections
         # Peer -> limit of concurrent reads; the calls in progress keep it alive.
         self._reads: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -245,34 +274,75 @@ class AccessControl:
 
     @asynccontextmanager
     async def admitted(self, context: Context) -> AsyncIterator[Admitted]:
-        """Admit a call for as long as it lasts; aborts it with UNAUTHENTICATED, or RESOURCE_EXHAUSTED beyond a limit."""
+        """
+        Admit a call for as long as it lasts. Aborts it with UNAUTHENTICATED, with UNAVAILABLE while its token cannot be reviewed,
+        or with RESOURCE_EXHAUSTED beyond a limit; with the first two also later, once its authentication has ended.
+        """
         peer = context.peer()
-        now_s = asyncio.get_running_loop().time()
-        try:
-            principal = await self._authenticator.authenticate(CallPeer(context))
-        except Unauthenticated as unknown:
-            self._rejections.add(peer, str(unknown), now_s)
-            self.call_failed(peer)
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(unknown))
-        # Unauthenticated callers of one address share its limits.
-        identity = address_of(peer) if principal is AnonymousAuthenticator.PRINCIPAL else principal.name
-        refusal = self.connections.begin_call(peer, identity, now_s)
+        principal = await self._authenticate(context)
+        identity = identity_of(principal, peer)
+        refusal = self.connections.begin_call(peer, identity, asyncio.get_running_loop().time())
         if refusal:
-            self._rejections.add(peer, refusal, now_s)
-            self.call_failed(peer)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
-        CALLER.set(AuthorizedCaller(self._service, self._policy, principal))
+            await self._refuse(context, CallEnd(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal), principal)
+        if principal.pod is not None:
+            self._rules.instances.begin_call(principal.pod)
+        CALLER.set(AuthorizedCaller(self._service, self._rules, principal, self.denials.add))
         admitted = Admitted(self, peer, self._reading(peer))
+        again = Reauthentication(self._authenticator, CallPeer(context), principal)
         try:
             yield admitted
         except asyncio.CancelledError:
+            if again.end is not None:
+                await self._end(context, again.end, principal)
             admitted.cancelled()
             raise
         finally:
+            again.stop()
+            if principal.pod is not None:
+                self._rules.instances.end_call(principal.pod)
             self.connections.end_call(identity)
+
+    async def _authenticate(self, context: Context) -> Principal:
+        try:
+            return await self._authenticator.authenticate(CallPeer(context))
+        except Unauthenticated as unknown:
+            await self._refuse(context, CallEnd(grpc.StatusCode.UNAUTHENTICATED, str(unknown)), None)
+        except AuthenticationUnavailable as unavailable:
+            await self._refuse(context, CallEnd(grpc.StatusCode.UNAVAILABLE, str(unavailable)), None)
+
+    async def _refuse(self, context: Context, end: CallEnd, principal: Principal | None) -> NoReturn:
+        """Record, count and abort a call that is not admitted."""
+        self._record_end(context, end, principal)
+        self.call_failed(context.peer())
+        await context.abort(*end)
+
+    async def _end(self, context: Context, end: CallEnd, principal: Principal) -> None:
+        """Abort a call that was admitted; returns without having done so if the client does not read, and disconnects it."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        self._record_end(context, end, principal)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await context.abort(*end)
+        self.disconnect(
+            Closing(context.peer(), f"its call was ended ({end.message}), and the status was not read")
+        )
+
+    def _record_end(self, context: Context, end: CallEnd, principal: Principal | None) -> None:
+        name, pod = ("", "") if principal is None else (principal.name, principal.pod_name)
+        address = address_of(context.peer()) if principal is None else ""
+        self.denials.add(Denial(name, pod, address, "", "", end.message))
 
     def _reading(self, peer: str) -> asyncio.Semaphore:
         reading = self._reads.get(peer)
         if reading is None:
             reading = self._reads[peer] = asyncio.Semaphore(self.connections.limits.reads_per_connection)
         return reading
+
+
+def identity_of(principal: Principal, peer: str) -> str:
+    """Return the identity that limits on calls and connections are for: unauthenticated callers of one address share them."""
+    if principal is AnonymousAuthenticator.PRINCIPAL:
+        return address_of(peer)
+    return principal.name if principal.pod is None else f"pod {principal.pod_name}"

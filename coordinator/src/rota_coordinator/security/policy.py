@@ -1,17 +1,18 @@
 """
 Authorization of principals for groups, topics and transactional ids. Called by `access_control` for every request.
 
-A deployment may supply its own policy, for example one in which namespaces own groups.
+`GrantPolicy` knows the grants of the tokens file only; with `PodPolicy` namespaces own groups too.
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from typing_extensions import override
 
 from rota_coordinator.security.authenticator import Principal
+from rota_coordinator.security.service_accounts import subjects_of
 
 
 class Action(enum.IntEnum):
@@ -103,3 +104,49 @@ class GrantPolicy(GroupPolicy):
     def may_transact(self, principal: Principal, transactional_id: str) -> bool:
         grants = self._grants_of(principal.name)
         return grants is not None and transactional_id in grants.transactional_ids
+
+
+class PodPolicy(GroupPolicy):
+    """
+    Allows a pod to be a member of the groups of its namespace, named `<namespace>.*`, and to use the transactional ids of that form;
+    else what the tokens file grants to its service account, to those of its namespace, or to all. Other principals: as `GrantPolicy`.
+    """
+
+    def __init__(
+        self,
+        grants_of: Callable[[str], Grants | None],
+        grants_of_pods: Callable[[str], Grants | None],
+    ) -> None:
+        """`grants_of_pods` returns the grants of a service account, or of a group of them."""
+        self._others = GrantPolicy(grants_of)
+        self._grants_of_pods = grants_of_pods
+
+    @override
+    def may(self, principal: Principal, action: Action, group_id: str) -> bool:
+        if principal.pod is None:
+            return self._others.may(principal, action, group_id)
+        owns = action <= Action.MEMBER and group_id.startswith(_own_prefix(principal.pod.namespace))
+        return owns or any(group_id in grants.groups[action] for grants in self._grants(principal))
+
+    @override
+    def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
+        if principal.pod is None:
+            return self._others.may_topic(principal, action, topic)
+        return any(topic in grants.topics[action] for grants in self._grants(principal))
+
+    @override
+    def may_transact(self, principal: Principal, transactional_id: str) -> bool:
+        if principal.pod is None:
+            return self._others.may_transact(principal, transactional_id)
+        owns = transactional_id.startswith(_own_prefix(principal.pod.namespace))
+        return owns or any(transactional_id in grants.transactional_ids for grants in self._grants(principal))
+
+    def _grants(self, principal: Principal) -> Iterator[Grants]:
+        for subject in subjects_of(principal.name):
+            if (grants := self._grants_of_pods(subject)) is not None:
+                yield grants
+
+
+def _own_prefix(namespace: str) -> str:
+    """Return the prefix of a namespace's names; names of namespaces contain no dot, so no namespace owns those of another."""
+    return f"{namespace}."

@@ -14,9 +14,12 @@ from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
 from rota_coordinator.security.authenticator import Digest, digest_of, is_same
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Action, Grants, NameSet, TopicAction
+from rota_coordinator.security.service_accounts import EXPECTED, SUBJECT, subjects_of
 
 Right = Action | TopicAction | None
 CERTIFICATE = "certificate"
+# For pods of a service account, which Kubernetes authenticates.
+SERVICE_ACCOUNT = "service-account"
 SHA256 = re.compile("[0-9a-f]{64}", re.IGNORECASE)
 RIGHTS: "Mapping[str, Right]" = {
     "read": Action.READ,
@@ -30,7 +33,7 @@ RIGHTS: "Mapping[str, Right]" = {
 # Prefix of a field with quotas, such as quota:groups=10,members=100.
 QUOTA = "quota:"
 QUOTA_FIELDS = {name: field for field, (name, _) in QUOTAS.items()}
-CREDENTIALS = "sha256:HEX, plain:TOKEN or certificate"
+CREDENTIALS = "sha256:HEX, plain:TOKEN, certificate or service-account"
 
 
 class ParseError(Exception):
@@ -53,6 +56,7 @@ class Entry:
     name: str
     digests: tuple[Digest, ...]
     has_certificate: bool
+    is_service_account: bool
     grants: Grants
     # Field of `Usage` -> quota that overrides the flag's.
     quota: Mapping[str, int]
@@ -83,10 +87,22 @@ class Principals:
         entry = self.by_name.get(name)
         return None if entry is None else entry.grants
 
+    def grants_of_pods(self, subject: str) -> Grants | None:
+        """Return the grants of a service account, or of a group of them; its line must have `service-account`."""
+        entry = self.by_name.get(subject)
+        return None if entry is None or not entry.is_service_account else entry.grants
+
     def quota_of(self, name: str, default: Quota) -> Quota:
-        """Return the quota of the principal; `default` for fields that its line does not set."""
-        entry = self.by_name.get(name)
-        return default if entry is None else default._replace(**entry.quota)
+        """
+        Return the quota of the principal; `default` for fields that its line does not set. The quota of a service account is
+        that of all of them, with the fields of its namespace's line and of its own line.
+        """
+        found = default
+        for subject in subjects_of(name) or (name,):
+            entry = self.by_name.get(subject)
+            if entry is not None:
+                found = found._replace(**entry.quota)
+        return found
 
 
 def parse(text: str, where: str) -> Principals:
@@ -131,10 +147,14 @@ def parse_line(fields: Sequence[str]) -> Entry:
     if "*" in name:
         raise ParseError(f"invalid principal name {name}; it must not contain *")
     given = credentials.split(",")
+    if SERVICE_ACCOUNT in given and not SUBJECT.fullmatch(name):
+        raise ParseError(f"{name} is not the name of a service account; write {EXPECTED}")
+    kinds = (CERTIFICATE, SERVICE_ACCOUNT)
     return Entry(
         name=name,
-        digests=tuple(parse_token(credential) for credential in given if credential != CERTIFICATE),
+        digests=tuple(parse_token(credential) for credential in given if credential not in kinds),
         has_certificate=CERTIFICATE in given,
+        is_service_account=SERVICE_ACCOUNT in given,
         grants=collect([parse_grant(pattern) for pattern in patterns]),
         quota=dict(parse_quota(each) for field in quotas for each in field.split(",")),
     )

@@ -48,6 +48,9 @@ class TokensFile:
     def grants_of(self, name: str) -> Grants | None:
         return self._principals.grants_of(name)
 
+    def grants_of_pods(self, subject: str) -> Grants | None:
+        return self._principals.grants_of_pods(subject)
+
     def quota_of(self, name: str, default: Quota) -> Quota:
         """Return the quota of the principal; `default` for fields that its line does not set."""
         return self._principals.quota_of(name, default)

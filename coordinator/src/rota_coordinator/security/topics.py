@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
+from rota_coordinator.security.access_control import AuthorizedCaller
 from rota_coordinator.security.policy import TopicAction
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
@@ -74,15 +75,17 @@ SUBJECTS: dict[type[Message], Subject] = {
 
 async def screened(
     request: Request,
-    may: Callable[[TopicAction, str], bool],
+    caller: AuthorizedCaller,
     act: Callable[[Request], Awaitable[Reply]],
 ) -> Reply:
     """Handle the allowed entries of a request, and return the response with errors for the denied ones."""
     subject = SUBJECTS[type(request)]
     asked = getattr(request, subject.asked)
-    denied = {name for name in map(subject.topic_of, asked) if not may(subject.action, name)}
+    denied = {name for name in map(subject.topic_of, asked) if not caller.may_topic(subject.action, name)}
     if not denied:
         return await act(request)
+    for name in sorted(denied):
+        caller.denied(request, name, REFUSED)
     allowed = [each for each in asked if subject.topic_of(each) not in denied]
     reply: Reply = subject.nothing()
     if allowed:

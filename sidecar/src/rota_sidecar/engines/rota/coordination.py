@@ -233,8 +233,11 @@ class Session:
             self._on_event(Disconnected(str(failure)))
 
     def _end_of_stream(self, error: grpc.aio.AioRpcError) -> Failure:
-        """Return the failure for the end of a stream that was open; UNAVAILABLE is the loss of its connection."""
-        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+        """
+        Return the failure for the end of a stream that was open. UNAVAILABLE is the loss of its connection; UNAUTHENTICATED ends a
+        stream whose token has expired: the token file has a new one by then, or the next call is refused.
+        """
+        if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED):
             return self.client.failure(error.code(), error.details() or "")
         return Unreachable(
             f"{self.client.address} ended the connection ({error.details()}); finding the coordinator again"

@@ -16,8 +16,11 @@ FILES = {
 }
 SECRETS = "--set=tls.source=secret,tls.secrets.operator=a,tls.secrets.coordinator=b"
 TOKENS = "--set=coordinator.authentication=tokens,coordinator.tokensSecret.name=tokens"
+# Clients are authenticated by their service accounts.
+PODS = "pods are known by Kubernetes"
 VARIANTS = {
     **FILES,
+    PODS: ("--set=coordinator.authentication=kubernetes",),
     "Secrets and tokens": (SECRETS, TOKENS),
     "without coordinator": ("--set=coordinator.enabled=false",),
     "two namespaces, cluster-wide token reviews": ("--set=watchNamespaces={shop,billing}",),

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.process
         ),
         ("coordinator.image.digest=latest", "at '/coordinator/image/digest'"),
         ("coordinator.resources.limits.memory=lots", "at '/coordinator/resources/limits/memory'"),
+        ("coordinator.grants[0].permissions={own:a}", "at '/coordinator/grants/0/permissions/0'"),
+        ("coordinator.grants[0].serviceAccount=orders", "at '/coordinator/grants/0'"),
         ("tls.source=self-signed", "at '/tls/source': value must be one of"),
         ("tls.job.days=9000", "at '/tls/job/days': maximum: got 9,000, want 825"),
         ("tls.job.schedule=daily", "at '/tls/job/schedule'"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.chart.connections import Endpoint, allows
-from tests.chart.rendered import FILES, VARIANTS, of, of_kind, pods
+from tests.chart.rendered import FILES, PODS, VARIANTS, of, of_kind, pods
 from tests.support import helm
 from tests.support.helm import Object
 
@@ -148,6 +148,13 @@ def test_of_some_namespaces_only_their_pods_connect(
 )
 def test_coordinators_reach_their_database(target: str, port: int, answer: bool) -> None:
     assert allows(policies(*POSTGRESQL), ENDS["coordinator"], ENDS[target], port) is answer
+
+
+def test_a_coordinator_that_knows_pods_reaches_the_api_server() -> None:
+    found = of_kind(of(PODS), "NetworkPolicy")
+    assert allows(found, ENDS["coordinator"], ENDS["api server"], 443)
+    assert not allows(found, ENDS["coordinator"], ENDS["internet"], 80)
+    assert not allows(found, ENDS["coordinator"], ENDS["dns"], 53, "UDP")
 
 
 def test_clients_can_be_named() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.rendered import VARIANTS, of, of_kind
+from tests.chart.rendered import PODS, VARIANTS, of, of_kind
 from tests.support import helm
 from tests.support.cluster.rota_manifests import OWN_RULES, RULES
 from tests.support.helm import Object
@@ -93,6 +93,12 @@ def test_some_namespaces_need_roles_only() -> None:
     assert role["rules"] == [
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
     ]
+
+
+def test_a_coordinator_that_knows_pods_reviews_tokens_and_nothing_else() -> None:
+    assert "rota-coordinator" not in rights(of("values.yaml"))
+    found = rights(of(PODS))["rota-coordinator"]
+    assert found == {CLUSTER: {"authentication.k8s.io/tokenreviews": {"create"}}}
 
 
 def test_without_rbac_there_is_no_role() -> None:

@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from rota_coordinator.options import add_groups, add_quotas, add_topics, option_error, parse
+from rota_coordinator.security.policy import Action, TopicAction
+from rota_coordinator.security.principals import parse as parse_principals
 from rota_operator.certificates.job import add_flags as add_certificate_flags
 from rota_operator.certificates.job import flags_error
 from rota_operator.cluster.config import add_flags, config_of, error_in
-from tests.chart.rendered import FILES, VALUES, VARIANTS, container, leaves, of, of_kind, pods
+from tests.chart.rendered import FILES, PODS, VALUES, VARIANTS, container, leaves, named, of, of_kind, pods
 from tests.support import helm
 from tests.support.helm import CHART, Object
 from tests.support.tree import REPO
@@ -24,13 +26,14 @@ pytestmark = pytest.mark.process
 SCHEMA: Object = json.loads((CHART / "values.schema.json").read_text())
 CRD = REPO / "crds" / "consumergroups.yaml"
 Path_ = tuple[str, ...]
+# In the path of a schema of lists' items.
+ITEM = "[]"
 # The values select which others are used: each set renders a part of them.
 MODES: tuple[Object, ...] = (
-    {"tls.source": "job", "coordinator.store.type": "sqlite", "coordinator.authentication": "tokens"},
-    {"tls.source": "cert-manager", "coordinator.store.type": "postgresql", "coordinator.authentication": "none"},
+    {"tls.source": "job", "coordinator.store.type": "sqlite", "coordinator.authentication": "kubernetes", "coordinator.tokensSecret.name": ""},
+    {"tls.source": "cert-manager", "coordinator.store.type": "postgresql", "coordinator.authentication": "tokens"},
     {"tls.source": "secret", "coordinator.store.type": "sqlite", "coordinator.authentication": "none"},
 )  # fmt: skip
-ALL_ON = ("crds.install", "rbac.create", "coordinator.enabled", "networkPolicy.enabled", "tests.enabled")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -43,25 +46,32 @@ def test_helm_finds_nothing_wrong(file: str) -> None:
     helm.prepare().run("lint", "--strict", CHART, *FILES[file])
 
 
+def sentinel(dotted: str, value: Any, number: int) -> tuple[Any, str]:  # noqa: ANN401  a value of YAML
+    """Return a value of the same type that is different from all others, and the text that shows it; a switch has none."""
+    text = f"zz{number}zz"
+    if isinstance(value, bool):
+        return True, ""
+    if dotted == "coordinator.flags":
+        return {text: number}, text
+    if dotted == "coordinator.grants":
+        return [{"namespace": "a", "serviceAccount": "b", "permissions": [text]}], text
+    if dotted == "watchNamespaces":
+        return [text], text
+    if isinstance(value, int) or (isinstance(value, list) and value):
+        number += 900_000
+        return [number] if isinstance(value, list) else number, str(number)
+    given = [{text: text}] if isinstance(value, list) else {text: text} if isinstance(value, dict) else text
+    return given, text
+
+
 def sentinels(mode: Object) -> tuple[Object, dict[Path_, str]]:
     """Return values that are all different from each other, and the text that shows each; switches are on."""
     values: Object = {}
     shown: dict[Path_, str] = {}
     for number, (path, value) in enumerate(leaves(VALUES)):
-        dotted, text = ".".join(path), f"zz{number}zz"
-        given: Any
-        if dotted in mode:
-            given = mode[dotted]
-        elif isinstance(value, bool):
-            given = True
-        elif isinstance(value, int):
-            given, text = 900_000 + number, str(900_000 + number)
-        elif isinstance(value, list):
-            text = str(900_000 + number) if value and isinstance(value[0], int) else text
-            given = [{text: text}] if value == [] and dotted != "watchNamespaces" else [yaml.safe_load(text)]
-        else:
-            given = {text: number} if dotted == "coordinator.flags" else {text: text} if value == {} else text
-        if not isinstance(given, bool) and dotted not in mode:
+        dotted = ".".join(path)
+        given, text = (mode[dotted], "") if dotted in mode else sentinel(dotted, value, number)
+        if text:
             shown[path] = text
         at = values
         for key in path[:-1]:
@@ -123,12 +133,18 @@ def properties(schema: Object, path: Path_ = ()) -> Iterator[tuple[Path_, Object
     yield path, schema
     for name, each in schema.get("properties", {}).items():
         yield from properties(each, (*path, name))
+    if "properties" in schema.get("items", {}):
+        yield from properties(schema["items"], (*path, ITEM))
 
 
 def test_the_schema_has_exactly_the_values() -> None:
     known = {path for path, schema in properties(SCHEMA) if "properties" not in schema}
     # Flags are listed in the schema alone; `global` is Helm's.
-    known = {path for path in known if path[:2] != ("coordinator", "flags") and path != ("global",)}
+    known = {
+        path
+        for path in known
+        if ITEM not in path and path[:2] != ("coordinator", "flags") and path != ("global",)
+    }
     given = {path for path, _ in leaves(VALUES) if path != ("coordinator", "flags")}
     assert known == given
 
@@ -171,6 +187,41 @@ def test_the_coordinator_accepts_its_flags(variant: str, monkeypatch: pytest.Mon
     options = parse(found["args"])
     assert option_error(options) == ""
     assert options.log == options.store.startswith("sqlite:")
+
+
+def test_the_coordinator_accepts_its_grants() -> None:
+    grants = "--set-json=coordinator.grants=" + json.dumps(
+        [
+            {
+                "namespace": "shop",
+                "serviceAccount": "orders",
+                "permissions": ["legacy-orders", "admin:shop.*"],
+            },
+            {"namespace": "shop", "permissions": ["topics:orders", "quota:groups=10"]},
+            {"permissions": ["consume:public-*"]},
+        ]
+    )
+    objects = helm.render(*VARIANTS[PODS], grants)
+    found = parse_principals(
+        named(objects, "ConfigMap", "rota-coordinator-grants")["data"]["grants"], "grants"
+    )
+    assert set(found.by_name) == {
+        "system:serviceaccount:rota:rota-operator",
+        "system:serviceaccount:shop:orders",
+        "system:serviceaccounts:shop",
+        "system:serviceaccounts",
+    }
+    assert all(each.is_service_account for each in found.by_name.values())
+    operator = found.grants_of_pods("system:serviceaccount:rota:rota-operator")
+    assert operator is not None
+    assert "any.group" in operator.groups[Action.ADMIN]
+    assert "any-topic" in operator.topics[TopicAction.CONSUME]
+    everyone = found.grants_of_pods("system:serviceaccounts")
+    assert everyone is not None
+    assert "any.group" not in everyone.groups[Action.READ]
+    arguments = container(objects, "StatefulSet", "rota-coordinator")["args"]
+    assert {"--token-review", "--tokens-file=/etc/rota/tokens/tokens"} <= set(arguments)
+    assert "--insecure" not in arguments
 
 
 def certificates(variant: str) -> dict[str, tuple[str, ...]]:

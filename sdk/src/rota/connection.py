@@ -9,7 +9,7 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
@@ -25,12 +25,18 @@ from rota.addresses import SCHEME
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 from rota_service.addresses import is_loopback
+from rota_service.file_versions import Version, version_of
 
 if TYPE_CHECKING:
     from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorAsyncStub
     from rota_proto.log.v1.log_pb2_grpc import LogAsyncStub
 
+# Files with the certificate authority and with the token of Rota's servers, for clients without credentials of their own.
+TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE = "ROTA_TLS_CA", "ROTA_TOKEN_FILE"
+CREDENTIAL_VARIABLES = frozenset({TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE})
 MESSAGE_BYTES_MAX = 4 << 20
+# Seconds for which the calls in progress may end on a channel that another one has replaced.
+REPLACED_S = 60.0
 KEEPALIVE_MS = 10_000
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 1.0
@@ -78,16 +84,53 @@ class Credentials:
     insecure: bool = False
 
 
+def credentials_of_environment(variables: Mapping[str, str]) -> Credentials:
+    """Return the credentials that ROTA_TLS_CA and ROTA_TOKEN_FILE name, which the operator sets in pods; none without them."""
+    ca_file, token_file = (variables.get(name) for name in (TLS_CA_VARIABLE, TOKEN_FILE_VARIABLE))
+    return Credentials(
+        ca_file=Path(ca_file) if ca_file else None, token_file=Path(token_file) if token_file else None
+    )
+
+
 class Connection:
-    """A channel with its stubs; created and used on a running event loop."""
+    """
+    A channel with its stubs; created and used on a running event loop.
+
+    Invariant: after a failed connection calls go over a channel that was opened with the present certificate files.
+    """
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+        """`credentials`: None for those of the environment."""
         self.address = address
-        self._credentials = credentials or Credentials()
+        self._credentials = credentials_of_environment(os.environ) if credentials is None else credentials
         _refuse_exposed_token(address, self._credentials)
-        self._channel = self._open()
-        self.log: LogAsyncStub = LogStub(self._channel)
-        self.coordinator: CoordinatorAsyncStub = CoordinatorStub(self._channel)
+        self._replaced: set[asyncio.Task[None]] = set()
+        self._versions = self._certificate_versions()
+        self._use(self._open())
+
+    def _use(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+        self.log: LogAsyncStub = LogStub(channel)
+        self.coordinator: CoordinatorAsyncStub = CoordinatorStub(channel)
+
+    def _certificate_versions(self) -> Sequence[Version | None]:
+        given = self._credentials
+        return [
+            None if file is None else _version(file)
+            for file in (given.ca_file, given.certificate_file, given.key_file)
+        ]
+
+    def _follow_files(self) -> None:
+        """Open another channel if a certificate file was replaced: a channel keeps the certificates that it was opened with."""
+        versions = self._certificate_versions()
+        if versions == self._versions:
+            return
+        opened = self._open()
+        self._versions = versions
+        closing = asyncio.ensure_future(self._channel.close(REPLACED_S))
+        self._replaced.add(closing)
+        closing.add_done_callback(self._replaced.discard)
+        self._use(opened)
 
     def _open(self) -> grpc.aio.Channel:
         target = self.address.removeprefix(SCHEME)
@@ -108,6 +151,9 @@ class Connection:
         try:
             return await call(request, timeout=max(within_s, 0.001), metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
+            if error.code() is Code.UNAVAILABLE:
+                # A renewed authority may be the reason: the next attempt trusts it.
+                self._follow_files()
             raise _error_of(error, self.address) from error
 
     def _metadata(self) -> Sequence[tuple[str, str]]:
@@ -117,6 +163,8 @@ class Connection:
     async def close(self) -> None:
         """Close the channel and cancel its pending calls."""
         await self._channel.close()
+        for closing in self._replaced:
+            closing.cancel()
 
 
 def _refuse_exposed_token(address: str, credentials: Credentials) -> None:
@@ -126,7 +174,7 @@ def _refuse_exposed_token(address: str, credentials: Credentials) -> None:
     if not is_loopback(address.removeprefix(SCHEME)):
         raise errors.InvalidArgument(
             f"{address} is not on this machine, and the token would be sent unencrypted: "
-            "set ca_file in the credentials for TLS, or insecure=True to allow it"
+            f"set ca_file in the credentials (or {TLS_CA_VARIABLE}) for TLS, or insecure=True to allow it"
         )
 
 
@@ -138,6 +186,14 @@ def _file_content(file: Path | None) -> bytes | None:
         raise errors.AuthenticationFailed(
             f"{file}, a file of the credentials, cannot be read ({reason}): check that it exists and is readable"
         ) from error
+
+
+def _version(file: Path) -> Version | None:
+    """Return the version of a file; None while it cannot be read, which `_open` reports."""
+    try:
+        return version_of(file)
+    except OSError:
+        return None
 
 
 def _error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:

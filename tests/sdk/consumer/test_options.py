@@ -202,6 +202,36 @@ def test_what_the_constructor_takes_the_sidecar_takes(
     assert assignor_problem(config.assignors, NAMES) == ""
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            {"bootstrap_servers": "rota://coordinator:7070"},
+            ["--rota-tls-ca=/etc/ca.crt", "--token-file=/etc/token"],
+        ),
+        (
+            {**RECORDS_IN_KAFKA, "coordination": "rota", "coordinator_address": "coordinator:7070"},
+            ["--rota-tls-ca=/etc/ca.crt", "--token-file=/etc/token"],
+        ),
+        (RECORDS_IN_KAFKA, []),
+        (
+            {"bootstrap_servers": ROTA, "credentials": rota.Credentials(ca_file=Path("own.crt"))},
+            ["--tls-ca=own.crt"],
+        ),
+    ],
+)
+def test_the_variables_of_a_pod_are_for_rotas_servers_alone(
+    more: dict[str, Any], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TLS_CA", "/etc/ca.crt")
+    monkeypatch.setenv("ROTA_TOKEN_FILE", "/etc/token")
+    options = Options(**settings(more))
+    given = list(flags(options, address(options), Subscription(("orders",))))
+    assert [each for each in given if "tls" in each or "token" in each] == expected
+    config = read_sources(given, environment(options)).config()
+    assert config.security.token_file == (Path("/etc/token") if len(expected) == 2 else None)
+
+
 def address(options: Options) -> str:
     return rota.addresses.address_of(options.bootstrap_servers)
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing_extensions import override
 
 from rota import errors
+from rota.addresses import is_rota
+from rota.connection import CREDENTIAL_VARIABLES, Credentials, credentials_of_environment
 from rota.consumer.sidecar_log import entry_of
 from rota.consumer.sidecar_options import FLAGS, SidecarOptions
 from rota.consumer.sidecars import Sidecar, Subscription
@@ -165,14 +167,14 @@ def flags(options: SidecarOptions, address: str, subscription: Subscription) -> 
     if strategy is not None:
         yield f"--assignors={strategy if isinstance(strategy, str) else ','.join(strategy)}"
     if options.credentials is not None:
-        yield from credential_flags(options)
+        yield from credential_flags(options.credentials)
+    elif is_rota(address) or options.coordinator_address:
+        yield from environment_flags(credentials_of_environment(os.environ))
     yield from options.sidecar_flags
 
 
-def credential_flags(options: SidecarOptions) -> Iterator[str]:
+def credential_flags(credentials: Credentials) -> Iterator[str]:
     """Build the flags of credential files, and the one that allows a token without TLS; never the token itself."""
-    credentials = options.credentials
-    assert credentials is not None
     if credentials.insecure:
         yield "--insecure"
     for flag, file in (
@@ -185,7 +187,19 @@ def credential_flags(options: SidecarOptions) -> Iterator[str]:
             yield f"{flag}={file}"
 
 
+def environment_flags(credentials: Credentials) -> Iterator[str]:
+    """Build the flags of the environment's credentials, which are for Rota's servers alone, whatever the records are in."""
+    if credentials.ca_file is not None:
+        yield f"--rota-tls-ca={credentials.ca_file}"
+    if credentials.token_file is not None:
+        yield f"--token-file={credentials.token_file}"
+
+
 def environment(options: SidecarOptions) -> Mapping[str, str]:
-    """Return this process's environment with the Kafka login, which must not be among the arguments."""
+    """
+    Return this process's environment with the Kafka login, which must not be among the arguments, and without the credentials for
+    Rota's servers, which would be for Kafka too.
+    """
     login = {"ROTA_SASL_USERNAME": options.sasl_username, "ROTA_SASL_PASSWORD": options.sasl_password}
-    return {**os.environ, **{name: value for name, value in login.items() if value}}
+    own = {name: value for name, value in os.environ.items() if name not in CREDENTIAL_VARIABLES}
+    return {**own, **{name: value for name, value in login.items() if value}}

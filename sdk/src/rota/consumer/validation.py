@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 
 from rota import errors
 from rota.addresses import address_of, is_rota
+from rota.connection import CREDENTIAL_VARIABLES
 from rota.consumer.sidecar_options import SidecarOptions
 from rota_service.addresses import is_loopback
 
@@ -210,7 +211,8 @@ def topics_fault(topics: Sequence[str], pattern: str) -> str:
 
 def is_given(options: SidecarOptions, flag: str) -> bool:
     """Return whether the sidecar gets this flag in another way: in `sidecar_flags`, or by its environment variable."""
-    if f"ROTA_{flag.replace('-', '_').upper()}" in os.environ:
+    variable = f"ROTA_{flag.replace('-', '_').upper()}"
+    if variable in os.environ and variable not in CREDENTIAL_VARIABLES:
         return True
     return any(each == f"--{flag}" or each.startswith(f"--{flag}=") for each in options.sidecar_flags)
 

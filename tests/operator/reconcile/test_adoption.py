@@ -81,8 +81,15 @@ def test_the_whole_request_for_a_small_group() -> None:
         "containers": [
             {
                 "name": "app",
-                "env": [{"name": "ROTA_SIDECAR", "value": "unix:///var/run/rota/app.sock"}],
-                "volumeMounts": [{"name": "rota-app", "mountPath": "/var/run/rota"}],
+                "env": [
+                    {"name": "ROTA_SIDECAR", "value": "unix:///var/run/rota/app.sock"},
+                    {"name": "ROTA_TLS_CA", "value": "/var/run/secrets/rota/ca.crt"},
+                    {"name": "ROTA_TOKEN_FILE", "value": "/var/run/secrets/rota/token"},
+                ],
+                "volumeMounts": [
+                    {"name": "rota-token", "mountPath": "/var/run/secrets/rota", "readOnly": True},
+                    {"name": "rota-app", "mountPath": "/var/run/rota"},
+                ],
                 "lifecycle": {"preStop": {"httpGet": {"path": "/drained", "port": 7081}}},
             }
         ],
@@ -101,7 +108,13 @@ def test_the_whole_request_for_a_small_group() -> None:
                                 "expirationSeconds": 3600,
                                 "path": "token",
                             }
-                        }
+                        },
+                        {
+                            "configMap": {
+                                "name": "rota-orders",
+                                "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                            }
+                        },
                     ]
                 },
             },
@@ -225,13 +238,8 @@ def test_credentials_are_files_of_the_sidecar_alone() -> None:
         )
     ]
     mounts = {each["name"] for each in pod(**KAFKA, auth=AUTH)["containers"][0]["volumeMounts"]}
-    assert mounts == {"rota-app"}
+    assert mounts == {"rota-app", "rota-token"}
     assert "rota-auth" in {each["name"] for each in found["volumeMounts"]}
-
-
-def test_tls_without_an_authority_trusts_the_system() -> None:
-    assert sidecar(**KAFKA, auth={"tls": {}})["args"][-1] == "--tls"
-    assert "rota-auth" not in volumes(**KAFKA, auth={"tls": {}})
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,16 @@ from rota_operator.reconcile.sidecar import (
     Part,
     SidecarSpec,
     app_mount,
+    client_environment,
     container,
+    token_mount,
     volumes,
 )
 from rota_operator.reconcile.target import (
     DEFAULT_GRACE_S,
     Container,
     has_own_pre_stop,
+    has_own_variable,
     is_grace_period_confirmed,
     is_grace_period_ours,
     owner_grace_s,
@@ -79,7 +82,7 @@ def fields(wanted: SidecarSpec, target: Object, app: Container) -> Part:
             "template": {
                 "metadata": {"labels": labels, "annotations": {SETTINGS_ANNOTATION: settings_hash(spec)}},
                 "spec": {
-                    "containers": [_app_container(app, keeps_pre_stop=has_own_pre_stop(app, target))],
+                    "containers": [_app_container(wanted, target, app)],
                     "initContainers": [container(wanted)],
                     "volumes": volumes(wanted),
                     **_pull_secrets(wanted),
@@ -109,14 +112,22 @@ def needed_grace_s(wanted: SidecarSpec) -> int:
     return wanted.group.spec.sidecar.termination_drain_seconds + AFTER_DRAIN_S
 
 
-def _app_container(app: Container, *, keeps_pre_stop: bool) -> Part:
-    """Return the fields of the application's container: where the sidecar is, and the wait for its drain."""
+def _app_container(wanted: SidecarSpec, target: Object, app: Container) -> Part:
+    """
+    Return the fields of the application's container: where the sidecar is, the wait for its drain, and the credentials for Rota's
+    servers. Variables that its owner has set stay.
+    """
+    client = client_environment(wanted.settings)
+    own = {name: value for name, value in client.items() if not has_own_variable(app, target, name)}
     found: Part = {
         "name": app["name"],
-        "env": [{"name": "ROTA_SIDECAR", "value": f"unix://{APP_SOCKET}"}],
-        "volumeMounts": [app_mount()],
+        "env": [
+            {"name": name, "value": value}
+            for name, value in sorted({**own, "ROTA_SIDECAR": f"unix://{APP_SOCKET}"}.items())
+        ],
+        "volumeMounts": [*([token_mount()] if client else []), app_mount()],
     }
-    if not keeps_pre_stop:
+    if not has_own_pre_stop(app, target):
         found["lifecycle"] = {"preStop": {"httpGet": {"path": "/drained", "port": HTTP_PORT}}}
     return found
 

@@ -5,7 +5,7 @@ All lists have one order, so equal inputs give equal objects, and an unchanged s
 the sidecar's container has; neither a flag nor a variable holds one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ AUTH_VOLUME, AUTH_FOLDER = "rota-auth", "/etc/rota/auth"
 APP_SOCKET = f"{APP_FOLDER}/app.sock"
 DRAIN_SOCKET = f"{STATE_FOLDER}/drain.sock"
 HTTP_PORT, HTTP_PORT_NAME = 7081, "rota-http"
+TOKEN_FILE, CA_FILE = f"{TOKEN_FOLDER}/token", f"{TOKEN_FOLDER}/{AUTHORITY_FILE}"
 TOKEN_AUDIENCE, TOKEN_S = "rota", 3600
 # As in the Dockerfile.
 USER = 65532
@@ -98,12 +99,11 @@ def container(wanted: SidecarSpec) -> Part:
 
 def volumes(wanted: SidecarSpec) -> Sequence[Part]:
     """Return the pod's volumes, sorted by name."""
-    token = {"audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_S, "path": "token"}
     found: list[Part] = [
         {"name": APP_VOLUME, "emptyDir": {}},
         {"name": SETTINGS_VOLUME, "configMap": {"name": wanted.group.identity.objects_name}},
         {"name": STATE_VOLUME, "emptyDir": {}},
-        {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}},
+        _token_volume(wanted),
     ]
     if secrets := secret_files(wanted.group.spec.auth):
         sources = [
@@ -119,6 +119,20 @@ def app_mount() -> Part:
     return {"name": APP_VOLUME, "mountPath": APP_FOLDER}
 
 
+def token_mount() -> Part:
+    """Return the mount of the volume with the pod's token and the authority of Rota's servers."""
+    return {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}
+
+
+def client_environment(settings: OperatorSettings) -> Mapping[str, str]:
+    """
+    Return the variables with which an application connects to Rota's servers itself, as a producer does.
+
+    None without an authority: those servers have no TLS then, and a token in plain text would be another client's.
+    """
+    return {"ROTA_TLS_CA": CA_FILE, "ROTA_TOKEN_FILE": TOKEN_FILE} if settings.authority else {}
+
+
 def arguments(wanted: SidecarSpec) -> Sequence[str]:
     """Return the sidecar's flags."""
     spec = wanted.group.spec
@@ -132,7 +146,7 @@ def arguments(wanted: SidecarSpec) -> Sequence[str]:
         f"--http-listen=0.0.0.0:{HTTP_PORT}",
         f"--state-folder={STATE_FOLDER}/member",
         f"--fleet={_literal(wanted.settings.fleet_address)}",
-        f"--token-file={TOKEN_FOLDER}/token",
+        f"--token-file={TOKEN_FILE}",
         "--client-id=$(POD_NAME)",
         f"--settings-hash={settings_hash(spec)}",
         "--log-format=json",
@@ -214,7 +228,16 @@ def _mounts(wanted: SidecarSpec) -> Iterator[Part]:
         yield {"name": AUTH_VOLUME, "mountPath": AUTH_FOLDER, "readOnly": True}
     yield {"name": SETTINGS_VOLUME, "mountPath": SETTINGS_FOLDER, "readOnly": True}
     yield {"name": STATE_VOLUME, "mountPath": STATE_FOLDER}
-    yield {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}
+    yield token_mount()
+
+
+def _token_volume(wanted: SidecarSpec) -> Part:
+    token = {"audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_S, "path": "token"}
+    sources: list[Part] = [{"serviceAccountToken": token}]
+    if wanted.settings.authority:
+        items = [{"key": AUTHORITY_FILE, "path": AUTHORITY_FILE}]
+        sources.append({"configMap": {"name": wanted.group.identity.objects_name, "items": items}})
+    return {"name": TOKEN_VOLUME, "projected": {"sources": sources}}
 
 
 def _probe(path: str) -> Part:

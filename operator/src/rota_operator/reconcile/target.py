@@ -101,6 +101,16 @@ def has_own_pre_stop(container: Container, target: Object) -> bool:
     return not ours and bool((container.get("lifecycle") or {}).get("preStop"))
 
 
+def has_own_variable(container: Container, target: Object, name: str) -> bool:
+    """Return whether the owner of a workload has set an environment variable of the container."""
+    key, variable = (
+        element_key({"name": container["name"]}, ("name",)),
+        element_key({"name": name}, ("name",)),
+    )
+    ours = has_field(fields_of(target), *POD_SPEC, "f:containers", key, "f:env", variable)
+    return not ours and any(each["name"] == name for each in container.get("env") or ())
+
+
 def owner_grace_s(target: Object) -> int:
     """Return the grace period in seconds that the owner of a workload has set, or that is the default."""
     seconds: int | None = pod_spec_of(target).get("terminationGracePeriodSeconds")

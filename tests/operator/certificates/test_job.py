@@ -1,6 +1,8 @@
 """The Job issues certificates with which servers serve, renews them, and replaces the authority while clients trust both."""
 
+import argparse
 import base64
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from rota_operator.certificates.job import (
     NEXT_CERTIFICATE,
     CertificatesRun,
     ServerSecret,
+    add_flags,
     server_secret,
 )
 from rota_operator.certificates.openssl import Openssl, Pair
@@ -22,6 +25,7 @@ from rota_operator.cluster.errors import Conflict, NotFound
 from rota_service.event_log import open_event_log
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run
 from tests.support import certificates
+from tests.support.tree import REPO
 
 AUTHORITY = "rota-authority"
 SERVERS = (
@@ -223,3 +227,11 @@ def test_the_flag_of_a_certificate() -> None:
     for wrong in ("a", "a=", "=b"):
         with pytest.raises(Exception, match="expected SECRET=NAME"):
             server_secret(wrong)
+
+
+def test_the_guide_lists_every_flag() -> None:
+    guide = (REPO / "docs" / "guide" / "operator.md").read_text()
+    listed = set(re.findall(r"`(--[a-z-]+)`", guide[guide.index("## Certificates") :]))
+    parser = argparse.ArgumentParser(add_help=False)
+    add_flags(parser)
+    assert listed == {each for action in parser._actions for each in action.option_strings}

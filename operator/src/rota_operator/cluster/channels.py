@@ -1,7 +1,12 @@
 """gRPC channels to Rota's coordinators, one for each address, shared by the groups there and closed with the last of them."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import grpc
 import grpc.aio
+from typing_extensions import override
 
 # A coordinator that is frozen, or whose node is lost, closes no connection: after both times its streams end.
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
@@ -14,8 +19,18 @@ CONNECT_MS = 5_000
 class Channels:
     """Channels by HOST:PORT. Invariant: a channel is open while it has been taken more often than released."""
 
-    def __init__(self, authority: bytes | None, *, insecure: bool, keepalive_ms: int = KEEPALIVE_MS) -> None:
-        """`authority`: PEM of the certificate authority that coordinators' certificates are issued by; None: the system's."""
+    def __init__(
+        self,
+        authority: bytes | None,
+        *,
+        insecure: bool,
+        token_file: Path | None = None,
+        keepalive_ms: int = KEEPALIVE_MS,
+    ) -> None:
+        """
+        `authority`: PEM of the certificate authority that coordinators' certificates are issued by; None: the system's.
+        `token_file`: with the bearer token of every call.
+        """
         timeout_ms = min(keepalive_ms, KEEPALIVE_TIMEOUT_MS)
         self._options = (
             ("grpc.keepalive_time_ms", keepalive_ms),
@@ -26,6 +41,7 @@ class Channels:
             ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),
         )
         self._credentials = None if insecure else grpc.ssl_channel_credentials(authority)
+        self._interceptors = [] if token_file is None else [UnaryToken(token_file), StreamToken(token_file)]
         self._channels: dict[str, tuple[grpc.aio.Channel, int]] = {}
         # Released; closing takes a turn of the loop.
         self._released: list[grpc.aio.Channel] = []
@@ -59,5 +75,45 @@ class Channels:
 
     def _open(self, address: str) -> grpc.aio.Channel:
         if self._credentials is None:
-            return grpc.aio.insecure_channel(address, options=self._options)
-        return grpc.aio.secure_channel(address, self._credentials, options=self._options)
+            return grpc.aio.insecure_channel(address, options=self._options, interceptors=self._interceptors)
+        return grpc.aio.secure_channel(
+            address, self._credentials, options=self._options, interceptors=self._interceptors
+        )
+
+
+def with_token(details: grpc.aio.ClientCallDetails, token_file: Path) -> grpc.aio.ClientCallDetails:
+    """Return a call's details with the present token; without one while the file cannot be read, which the coordinator refuses."""
+    try:
+        token = token_file.read_text().strip()
+    except (OSError, ValueError):
+        return details
+    metadata = grpc.aio.Metadata(*(details.metadata or ()), ("authorization", f"Bearer {token}"))
+    return grpc.aio.ClientCallDetails(
+        details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
+    )
+
+
+class UnaryToken(grpc.aio.UnaryUnaryClientInterceptor):
+    """Adds the token to unary calls. The file is read for each: the kubelet replaces it before the token expires."""
+
+    def __init__(self, token_file: Path) -> None:
+        self._token_file = token_file
+
+    @override
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
+    ) -> Any:
+        return await continuation(with_token(client_call_details, self._token_file), request)
+
+
+class StreamToken(grpc.aio.UnaryStreamClientInterceptor):
+    """Adds the token to streams of responses."""
+
+    def __init__(self, token_file: Path) -> None:
+        self._token_file = token_file
+
+    @override
+    async def intercept_unary_stream(
+        self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
+    ) -> Any:
+        return await continuation(with_token(client_call_details, self._token_file), request)

@@ -49,6 +49,12 @@ STRING_FLAGS = (
         "certificate authority of Fleet and of Rota's coordinators, passed on to sidecars",
     ),
     (
+        "token-file",
+        "",
+        "FILE",
+        "bearer token for Rota's coordinators, of which this process has to be an administrator; read for each call",
+    ),
+    (
         "lease-namespace",
         "",
         "NAME",
@@ -86,6 +92,8 @@ class ClusterConfig:
     tls_cert: Path | None
     tls_key: Path | None
     tls_ca: Path | None
+    # Bearer token for Rota's coordinators.
+    token_file: Path | None
     # No TLS: towards sidecars, and towards Rota's coordinators.
     insecure: bool
     # Namespace and name of the Lease; identity in it. An empty name: no leader election.
@@ -159,6 +167,7 @@ def config_of(options: argparse.Namespace, own_namespace: str, host_name: str) -
         tls_cert=Path(options.tls_cert) if options.tls_cert else None,
         tls_key=Path(options.tls_key) if options.tls_key else None,
         tls_ca=Path(options.tls_ca) if options.tls_ca else None,
+        token_file=Path(options.token_file) if options.token_file else None,
         insecure=options.insecure,
         lease_namespace=options.lease_namespace or own_namespace,
         lease_name=options.lease_name,

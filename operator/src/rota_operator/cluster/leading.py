@@ -81,7 +81,7 @@ class Leading:
         self._events = EventRecorder(api, lambda: wall_ms() / 1000, config.identity, event_log.warning)
         self._status = StatusWriter(api, self._compute_status, environment.metrics.update, event_log)
         self._groups = GroupWatches(
-            Channels(self._authority, insecure=config.insecure),
+            Channels(self._authority, insecure=config.insecure, token_file=config.token_file),
             GroupCallbacks(self._status.view_changed, self._on_state, event_log.exception),
             wall_ms,
         )

@@ -62,16 +62,19 @@ async def watch_group(
     Stream the descriptions of one group from its coordinator until cancelled, and reconnect whenever the stream ends.
 
     `on_unavailable` is called with the group id after each end: what was described before may be outdated. The next stream is
-    opened `retry_s` seconds later.
+    opened `retry_s` seconds later; at once, and without that call, after the token of the last one has expired.
     """
     while True:
+        was_admitted = False
         try:
             async for response in AdminStub(channel).WatchGroup(WatchGroupRequest(group_id=group_id)):
+                was_admitted = True
                 if response.group.error_code == pb.NONE:
                     on_description(description_of(response))
-        except grpc.aio.AioRpcError:
-            # The coordinator is starting or restarting; the runner reports that itself.
-            pass
+        except grpc.aio.AioRpcError as error:
+            if was_admitted and error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                continue
+            # Otherwise the coordinator is starting or restarting; the runner reports that itself.
         on_unavailable(group_id)
         await asyncio.sleep(retry_s)
 

@@ -55,6 +55,10 @@ def test_the_schema_names_the_value(value: str, named: str) -> None:
             "coordinator.authentication=tokens",
             "coordinator.tokensSecret.name must be the name of a Secret with a tokens file",
         ),
+        (
+            "tls.source=none",
+            "coordinator.authentication kubernetes needs TLS, because tokens would be sent in plain text",
+        ),
         ("tls.source=cert-manager", "tls.certManager.issuerRef.name must be the name of an issuer"),
         ("tls.source=secret", "tls.secrets.operator must be the name of a Secret with tls.crt, tls.key and ca.crt"),
         (

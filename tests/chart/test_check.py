@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.support.certificates import Authority
 from tests.support.helm import CHART
@@ -29,6 +30,7 @@ def page(status: int) -> Iterator[str]:
             self.send_response(status)
             self.end_headers()
 
+        @override
         def log_message(self, format: str, *arguments: object) -> None:
             """Stay silent."""
 

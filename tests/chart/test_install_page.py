@@ -38,5 +38,5 @@ def test_the_example_of_grants_renders(tmp_path_factory: pytest.TempPathFactory)
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     file = tmp_path_factory.mktemp("values") / "values.yaml"
     file.write_text(block)
-    assert yaml.safe_load(block)["coordinator"]["authentication"] == "kubernetes"
+    assert len(yaml.safe_load(block)["coordinator"]["grants"]) == 2
     assert helm.render(f"--values={file}")

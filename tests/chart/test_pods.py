@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from tests.chart.rendered import PODS, VARIANTS, container, named, of, of_kind, pods
+from tests.chart.rendered import VARIANTS, container, named, of, of_kind, pods
 from tests.chart.restricted import offences
 from tests.support import helm
 from tests.support.helm import Object
@@ -70,7 +70,9 @@ def test_the_checker_finds_each_offence(path: str, value: object, offence: str) 
 def test_only_pods_that_call_the_api_server_have_a_token(variant: str) -> None:
     found = {name: pod["spec"]["automountServiceAccountToken"] for name, pod in pods(of(variant))}
     having = {name.partition("/")[0] for name, has in found.items() if has}
-    assert having - {"Job", "CronJob"} == {"Deployment"} | ({"StatefulSet"} if variant == PODS else set())
+    assert having - {"Job", "CronJob"} == {"Deployment"} | (
+        {"StatefulSet"} if "--token-review" in helm.rendered(*VARIANTS[variant]) else set()
+    )
     accounts = of_kind(of(variant), "ServiceAccount")
     assert [each["automountServiceAccountToken"] for each in accounts] == [False] * len(accounts)
 

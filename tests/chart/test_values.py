@@ -16,7 +16,7 @@ from rota_coordinator.security.principals import parse as parse_principals
 from rota_operator.certificates.job import add_flags as add_certificate_flags
 from rota_operator.certificates.job import flags_error
 from rota_operator.cluster.config import add_flags, config_of, error_in
-from tests.chart.rendered import FILES, PODS, VALUES, VARIANTS, container, leaves, named, of, of_kind, pods
+from tests.chart.rendered import FILES, VALUES, VARIANTS, container, leaves, named, of, of_kind, pods
 from tests.support import helm
 from tests.support.helm import CHART, Object
 from tests.support.tree import REPO
@@ -201,7 +201,7 @@ def test_the_coordinator_accepts_its_grants() -> None:
             {"permissions": ["consume:public-*"]},
         ]
     )
-    objects = helm.render(*VARIANTS[PODS], grants)
+    objects = helm.render(grants)
     found = parse_principals(
         named(objects, "ConfigMap", "rota-coordinator-grants")["data"]["grants"], "grants"
     )
@@ -306,5 +306,7 @@ def test_the_notes_name_the_next_command() -> None:
 
 
 def test_the_default_is_locked() -> None:
-    assert "--insecure" in helm.rendered(*FILES["values-quickstart.yaml"])
-    assert "--tls-cert=/etc/rota/tls/tls.crt" in helm.rendered()
+    locked, open_ = helm.rendered(), helm.rendered(*FILES["values-quickstart.yaml"])
+    assert {"--token-review", "--tls-cert=/etc/rota/tls/tls.crt"} <= set(locked.split())
+    assert "--insecure" not in locked
+    assert "--insecure" in open_

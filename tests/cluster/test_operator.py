@@ -10,7 +10,7 @@ import pytest
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import KubectlFailed, only_row
 from tests.support.cluster.manifests import Manifest
-from tests.support.cluster.orders import ENRICHER, GROUP, SHOP, orders
+from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, SHOP, orders
 from tests.support.cluster.rota_manifests import COORDINATOR, COORDINATOR_ADDRESS
 from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
 from tests.support.processes import wait_for
@@ -22,14 +22,6 @@ READY_WITHIN_S = 120
 PARTITIONS, REPLICAS = 12, 3
 OWN_GRACE_S, SESSION_S = 5, 60
 SERVERS = f"rota://{COORDINATOR_ADDRESS}"
-# Run in a container of the example, after the shop has closed: audits until every order has its price.
-AUDIT = """
-import sys, audit
-unprocessed, counts = audit.count(sys.argv[1])
-while unprocessed:
-    unprocessed, counts = audit.count(sys.argv[1])
-print(counts)
-"""
 
 
 class Applied(NamedTuple):

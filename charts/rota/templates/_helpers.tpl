@@ -282,6 +282,9 @@ readinessProbe:
 {{- if and $coordinator.enabled (eq $coordinator.authentication "tokens") (not $coordinator.tokensSecret.name) -}}
 {{- fail "coordinator.tokensSecret.name must be the name of a Secret with a tokens file, because coordinator.authentication is tokens" -}}
 {{- end -}}
+{{- if and $coordinator.enabled (ne $coordinator.authentication "none") (eq .Values.tls.source "none") -}}
+{{- fail (printf "coordinator.authentication %s needs TLS, because tokens would be sent in plain text; set coordinator.authentication to none, or another tls.source" $coordinator.authentication) -}}
+{{- end -}}
 {{- if and (eq .Values.tls.source "cert-manager") (not .Values.tls.certManager.issuerRef.name) -}}
 {{- fail "tls.certManager.issuerRef.name must be the name of an issuer, because tls.source is cert-manager" -}}
 {{- end -}}

@@ -23,6 +23,14 @@ FILES = ("enricher.py", "shop.py", "audit.py")
 GROUP, ENRICHER, SHOP = "orders-enricher", "orders-enricher", "orders-shop"
 # A topic of the example, as text in its manifests and files.
 TOPIC = "orders"
+# Run in a container of the example, after the shop has closed: audits until every order has its price.
+AUDIT = """
+import sys, audit
+unprocessed, counts = audit.count(sys.argv[1])
+while unprocessed:
+    unprocessed, counts = audit.count(sys.argv[1])
+print(counts)
+"""
 
 
 def orders(namespace: str, image: str) -> list[Manifest]:

@@ -16,12 +16,18 @@ import grpc.aio
 import pytest
 import yaml
 
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.client_workloads import ClientWorkloads
+from rota_operator.cluster.credentials import load
+from rota_operator.reconcile.client_workloads import AUTHORITY_NAME, CLIENT_LABEL
+from rota_operator.reconcile.observed import OperatorSettings
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.members import subscription, topic_offsets
 from tests.coordinator.callers import METHODS, bearer, call, channel, error_of, refusal, session
 from tests.support.cluster import Cluster
+from tests.support.cluster.manifests import deployment
 from tests.support.coordinator import QUICK, Coordinator, serving
 
 # It may have to start the cluster.
@@ -136,6 +142,38 @@ def service_account(pods: Pods, folder: Path) -> tuple[str, str]:
     (folder / "token").write_text(own)
     host, _, port = known["server"].removeprefix("https://").rpartition(":")
     return host, port
+
+
+def test_a_workload_with_the_label_of_clients_gets_credentials_and_gives_them_back(pods: Pods) -> None:
+    """The requests of the operator, without an operator; the workload has no pods."""
+    settings = OperatorSettings("rota-sidecar:1", "rota-operator:7083", authority="PEM")
+    container = {"name": "app", "image": "none"}
+    producer = deployment("producer", container, replicas=0)
+    producer["metadata"]["labels"] = {CLIENT_LABEL: "true"}
+    pods.cluster.apply([producer], namespace=SHOP)
+    get = ("--namespace", SHOP, "get", "deployment", "producer", "--output=json")
+
+    async def reconcile() -> None:
+        client = await load(pods.cluster.kubeconfig)
+        api = Api(client)
+        assert await ClientWorkloads(api, settings, [SHOP], print).reconcile() == []
+        await api.close()
+
+    before = json.loads(pods.cluster.kubectl(*get))["spec"]
+    asyncio.run(reconcile())
+    applied = json.loads(pods.cluster.kubectl(*get))
+    asyncio.run(reconcile())
+    assert json.loads(pods.cluster.kubectl(*get)) == applied, "at rest nothing is written"
+    (app,) = applied["spec"]["template"]["spec"]["containers"]
+    assert [each["name"] for each in app["env"]] == ["ROTA_TLS_CA", "ROTA_TOKEN_FILE"]
+    known = json.loads(
+        pods.cluster.kubectl("--namespace", SHOP, "get", "configmap", AUTHORITY_NAME, "--output=json")
+    )
+    assert known["data"] == {"ca.crt": "PEM"}
+    assert [each["name"] for each in known["metadata"]["ownerReferences"]] == ["producer"]
+    pods.cluster.kubectl("--namespace", SHOP, "label", "deployment", "producer", f"{CLIENT_LABEL}-")
+    asyncio.run(reconcile())
+    assert json.loads(pods.cluster.kubectl(*get))["spec"] == before
 
 
 def test_a_namespace_has_its_own_groups_and_an_administrator_all(

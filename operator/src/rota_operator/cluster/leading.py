@@ -7,7 +7,7 @@ cancelled (the next life decides anew), then the writers, then the group watches
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version as version_of_distribution
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from rota_operator.cluster import handlers
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.channels import Channels
+from rota_operator.cluster.client_workloads import ClientWorkloads
 from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.errors import ApiError, NotFound
 from rota_operator.cluster.event_recorder import EventRecorder
@@ -108,6 +109,7 @@ class Leading:
                 self._events.run(),
                 self._fleet.settings.run(),
                 self._fleet.offsets.run(),
+                *self._clients(),
             )
 
     async def _run_tasks(self, *coroutines: Coroutine[Any, Any, None]) -> None:
@@ -158,18 +160,29 @@ class Leading:
                 self._resources.update(body)
                 self._queue.add(key_of(body))
 
-    def _reconciler(self, version: tuple[int, int]) -> Reconciler:
-        environment = self._environment
-        config = environment.config
-        settings = OperatorSettings(
+    @property
+    def _settings(self) -> OperatorSettings:
+        config = self._environment.config
+        return OperatorSettings(
             sidecar_image=config.sidecar_image,
             fleet_address=config.fleet_address,
             authority=(self._authority or b"").decode(),
             insecure=config.insecure,
         )
+
+    def _clients(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the task for workloads that belong to no group; without an authority they have nothing to get."""
+        if self._authority is not None:
+            environment = self._environment
+            namespaces, warn = environment.config.namespaces, environment.event_log.warning
+            yield ClientWorkloads(environment.api, self._settings, namespaces, warn).run()
+
+    def _reconciler(self, version: tuple[int, int]) -> Reconciler:
+        environment = self._environment
+        config = environment.config
         return Reconciler(
             environment.api,
-            Surroundings(self._resources, self._groups, settings, version),
+            Surroundings(self._resources, self._groups, self._settings, version),
             Performer(
                 environment.api, self._groups, self._fleet.settings, partial(record_action, self._events)
             ),

@@ -103,7 +103,7 @@ def volumes(wanted: SidecarSpec) -> Sequence[Part]:
         {"name": APP_VOLUME, "emptyDir": {}},
         {"name": SETTINGS_VOLUME, "configMap": {"name": wanted.group.identity.objects_name}},
         {"name": STATE_VOLUME, "emptyDir": {}},
-        _token_volume(wanted),
+        token_volume(wanted.settings, wanted.group.identity.objects_name),
     ]
     if secrets := secret_files(wanted.group.spec.auth):
         sources = [
@@ -122,6 +122,16 @@ def app_mount() -> Part:
 def token_mount() -> Part:
     """Return the mount of the volume with the pod's token and the authority of Rota's servers."""
     return {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}
+
+
+def token_volume(settings: OperatorSettings, config_map: str) -> Part:
+    """Return the volume with the pod's token, and with the authority of Rota's servers, which is in this ConfigMap."""
+    token = {"audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_S, "path": "token"}
+    sources: list[Part] = [{"serviceAccountToken": token}]
+    if settings.authority:
+        items = [{"key": AUTHORITY_FILE, "path": AUTHORITY_FILE}]
+        sources.append({"configMap": {"name": config_map, "items": items}})
+    return {"name": TOKEN_VOLUME, "projected": {"sources": sources}}
 
 
 def client_environment(settings: OperatorSettings) -> Mapping[str, str]:
@@ -229,15 +239,6 @@ def _mounts(wanted: SidecarSpec) -> Iterator[Part]:
     yield {"name": SETTINGS_VOLUME, "mountPath": SETTINGS_FOLDER, "readOnly": True}
     yield {"name": STATE_VOLUME, "mountPath": STATE_FOLDER}
     yield token_mount()
-
-
-def _token_volume(wanted: SidecarSpec) -> Part:
-    token = {"audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_S, "path": "token"}
-    sources: list[Part] = [{"serviceAccountToken": token}]
-    if wanted.settings.authority:
-        items = [{"key": AUTHORITY_FILE, "path": AUTHORITY_FILE}]
-        sources.append({"configMap": {"name": wanted.group.identity.objects_name, "items": items}})
-    return {"name": TOKEN_VOLUME, "projected": {"sources": sources}}
 
 
 def _probe(path: str) -> Part:

@@ -16,9 +16,15 @@ DEFINITION = "consumergroups.rota.dev"
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A Kubernetes cluster with two nodes. A test that breaks it repairs it: `Cluster.repair`."""
-    prepared = prepare()
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """
+    A Kubernetes cluster with two nodes. A test that breaks it repairs it: `Cluster.repair`.
+
+    Where a test needs Rota's images, the nodes have them from their start.
+    """
+    needs_images = any("rota_cluster" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    images = rota_images.prepare().values() if needs_images else ()
+    prepared = prepare(*images)
     with workdir("cluster", abandoned=remove_leftovers) as folder, running(folder, prepared) as started:
         yield started
 
@@ -45,8 +51,6 @@ def consumer_groups(cluster: Cluster) -> Cluster:
 def rota_cluster(consumer_groups: Cluster) -> Cluster:
     """The cluster with a coordinator and an operator in it; applications of tests use the image of the command line."""
     parts = rota_images.prepare()
-    for image in parts.values():
-        consumer_groups.load_image(image)
     manifests = rota(*(parts[name].name for name in ("operator", "coordinator", "sidecar")))
     consumer_groups.apply(manifests, namespace=NAMESPACE)
     for name in (COORDINATOR, OPERATOR):

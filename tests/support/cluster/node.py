@@ -12,7 +12,7 @@ from tests.support.cluster.addresses import CONTROL_PLANE, NODES, NodeAddress
 from tests.support.cluster.machine import Machine
 from tests.support.cluster.pki import Pki
 from tests.support.cluster.prepared import Prepared
-from tests.support.cluster.runtime import POD_NETWORK, Runtime, copy_store
+from tests.support.cluster.runtime import POD_NETWORK, Runtime, copy_store, mount_layers
 
 
 class Node:
@@ -30,10 +30,12 @@ class Node:
         """Switch the machine on, connect it, and start containerd; call `runtime.wait_ready` then."""
         network = self.machine.folder / POD_NETWORK
         if not network.exists():  # the first time
-            copy_store(prepared.store, self.machine.folder)
+            copy_store(prepared.store.folder, self.machine.folder)
+            self.runtime.images.update(prepared.store.images)
             network.mkdir()
             (network / "pods.conflist").write_text(json.dumps(node_settings.pod_network(self.at)))
         self.machine.boot()
+        mount_layers(prepared.store.folder, self.machine)
         self._connect()
         self.runtime.start(prepared.machinery, prepared.pause)
 

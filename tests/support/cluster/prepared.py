@@ -8,12 +8,12 @@ cluster; costs nothing when all of it is there.
 import os
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.support.cluster import images, machinery, runtime
 from tests.support.cluster.images import Image
 from tests.support.cluster.machine import NAMESPACES
 from tests.support.cluster.machinery import Machinery
+from tests.support.cluster.runtime import Store
 from tests.support.unavailable import Unavailable
 
 
@@ -24,16 +24,23 @@ class Prepared:
     machinery: Machinery
     pause: Image
     base: Image
-    store: Path
-    """Both images, unpacked: what a node's containerd begins with."""
+    store: Store
+    """What a node's containerd begins with: both images, and others."""
 
 
-def prepare() -> Prepared:
-    """Build what is missing; raises Unavailable where there can be no cluster."""
+def prepare(*others: Image) -> Prepared:
+    """
+    Build what is missing; raises Unavailable where there can be no cluster.
+
+    `others` are images that every node has from its start.
+    """
     check_machine()
     programs = machinery.prepare()
     pause, base = images.pause(programs.reaper), images.base()
-    return Prepared(programs, pause, base, runtime.prepare(programs, pause, base))
+    store = runtime.prepare(programs, pause, (pause, base))
+    if others:
+        store = runtime.prepare(programs, pause, others, store)
+    return Prepared(programs, pause, base, store)
 
 
 def check_machine() -> None:

@@ -159,6 +159,22 @@ def test_modules_that_use_a_costly_fixture_are_run_by_one_process(tmp_path: Path
     assert not one & other
 
 
+def test_what_may_take_longest_is_begun_first(tmp_path: Path) -> None:
+    """By its marks, so that no process is left alone with it at the end; what uses a costly fixture comes before all."""
+    tests, begun = tmp_path / "tests", tmp_path / "begun"
+    for folder in (tests, begun):
+        folder.mkdir()
+    (tests / "conftest.py").touch()
+    test = "import pytest\n\n@pytest.mark.timeout({})\ndef test_1(): ...\n"
+    for name, limit_s in (("a", 10), ("b", 300), ("c", 20)):
+        (tests / f"test_{name}.py").write_text(test.format(limit_s))
+    (tests / "test_d.py").write_text(COSTLY)
+    done = subprocess.run(
+        command(tests, "-v", f"--share={begun}"), cwd=REPO, capture_output=True, text=True, check=False
+    )
+    assert re.findall(r"test_(\w)\.py::test_\d PASSED", done.stdout) == ["d", "b", "c", "a"]
+
+
 def test_tests_that_share_nothing_are_taken_one_by_one(tmp_path: Path) -> None:
     ran = run_by_two(tmp_path, "--share-tests", "a")
     assert all(ran)

@@ -58,8 +58,8 @@ class Share:
     """
     Select this process's share of tests that several processes run side by side, so that they end at about the same time.
 
-    Each process takes the next module that no other has begun. A module stays whole, because its tests share what they
-    start; where they share nothing, each test is taken alone.
+    Each process takes the next module that no other has begun, those that take longest first. A module stays whole, because its
+    tests share what they start; where they share nothing, each test is taken alone.
     """
 
     def __init__(self, begun: Path, *, whole_modules: bool) -> None:
@@ -91,7 +91,7 @@ class Share:
             module = str(item.path)
             key = modules.get(module, module) if self._whole_modules else item.nodeid
             together.setdefault(key, []).append(item)
-        for name, tests in together.items():
+        for name, tests in sorted(together.items(), key=_urgency):
             try:
                 (self._begun / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
             except FileExistsError:
@@ -102,6 +102,13 @@ class Share:
 def shared_fixture(item: pytest.Item) -> str:
     """Return the fixture of TOGETHER that a test uses; empty: none."""
     return next((name for name in TOGETHER if name in getattr(item, "fixturenames", ())), "")
+
+
+def _urgency(taken: tuple[str, list[pytest.Item]]) -> tuple[bool, float]:
+    """Sort what takes longest first: costly fixtures, then what may take longest by its marks."""
+    name, tests = taken
+    marks = [mark for item in tests if (mark := item.get_closest_marker("timeout"))]
+    return name not in TOGETHER, -max((mark.args[0] for mark in marks), default=0.0)
 
 
 def choose(config: pytest.Config, items: list[pytest.Item], chosen: list[pytest.Item]) -> None:

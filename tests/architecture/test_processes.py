@@ -11,6 +11,7 @@ OWNED = {
     "tests/support/processes.py",
     "tests/support/sidecar.py",
     "tests/support/cluster/detached.py",
+    "tests/support/cluster/kubectl_server.py",
     "tests/operator/local/test_table.py",
 }
 

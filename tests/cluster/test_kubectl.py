@@ -1,12 +1,15 @@
 """kubectl reaches into pods: what people do first when something is wrong has to work in tests, too."""
 
 import re
+import signal
+import threading
 import urllib.request
 
 import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
+from tests.support.cluster.kubectl_server import COMMANDS_MAX
 from tests.support.cluster.manifests import container, pod
 
 pytestmark = pytest.mark.cluster
@@ -48,3 +51,29 @@ def test_port_forward(cluster: Cluster, namespace: str, server: str) -> None:
 def test_a_refusal_is_raised_with_its_reason(cluster: Cluster) -> None:
     with pytest.raises(KubectlFailed, match=r'pods "nobody" not found'):
         cluster.get("pod/nobody")
+
+
+class Interrupted(Exception):
+    """A test was interrupted, as by its time limit."""
+
+
+def test_a_command_that_is_interrupted_leaves_no_result_to_the_next(cluster: Cluster) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    main, before = threading.main_thread().ident, signal.signal(signal.SIGUSR1, interrupt)
+    assert main is not None
+    timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(Interrupted):
+            cluster.wait("node/n1", "condition=Nothing")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        timer.join()
+    assert cluster.get("node/n1")["metadata"]["name"] == "n1"
+
+
+def test_there_is_no_limit_to_the_number_of_commands(cluster: Cluster) -> None:
+    said = {cluster.kubectl("version", "--client", "--output=json") for _ in range(COMMANDS_MAX + 1)}
+    assert len(said) == 1

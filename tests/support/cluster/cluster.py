@@ -184,6 +184,8 @@ class Cluster:
         port = self._open.enter_context(self.forward(addresses.CONTROL_PLANE, addresses.API_PORT))
         server = f"https://127.0.0.1:{port}"
         self._pki.write_kubeconfig(self.kubeconfig, server, ADMIN)
+        self._kubectl.start_server(self._logs / "kubectl-server.log")
+        self._open.callback(self._kubectl.stop_server)
         return server
 
     def _start_runtimes(self, nodes: Sequence[Node]) -> None:

@@ -1,7 +1,8 @@
 """
 kubectl, as the tests call it: answers come back, refusals are raised.
 
-Made by `Cluster`; works with any kubeconfig.
+Made by `Cluster`; works with any kubeconfig. The commands of tests are run by one process, `kube kubectl-server`, because the start
+of kubectl costs several times as much as what it does.
 """
 
 import json
@@ -11,6 +12,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.support.cluster.kubectl_server import KubectlServer, Result
 
 
 def only_row(table: str) -> dict[str, str]:
@@ -32,11 +35,23 @@ class Kubectl:
 
     def __init__(self, kube: Path, kubeconfig: Path) -> None:
         self._program = kube
+        self._server: KubectlServer | None = None
         # Its cache of what the API offers would else go to the user's home.
         self.environment = {
             "KUBECONFIG": str(kubeconfig),
             "KUBECACHEDIR": str(kubeconfig.with_name("kubectl-cache")),
         }
+
+    def start_server(self, log: Path) -> None:
+        """Run all further commands in one process, one after the other. The kubeconfig must not change from now on."""
+        command = [str(self._program), "kubectl-server"]
+        self._server = KubectlServer(command, {**os.environ, **self.environment}, log)
+
+    def stop_server(self) -> None:
+        """End the server, if there is one."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     def command(self, *arguments: str) -> list[str]:
         """The command line; to be run with `environment`."""
@@ -44,17 +59,11 @@ class Kubectl:
 
     def run(self, *arguments: str, input: str | None = None) -> str:
         """Run it and return its standard output."""
-        done = subprocess.run(
-            self.command(*arguments),
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **self.environment},
-        )
-        if done.returncode != 0:
-            raise KubectlFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
+        run = self._run if self._server is None else self._server.run
+        done = run(arguments, input)
+        if done.code != 0:
+            raise KubectlFailed(f"kubectl {' '.join(arguments)}: {done.error.strip()}")
+        return done.output
 
     def apply(self, manifests: Sequence[dict[str, Any]], namespace: str) -> None:
         """Create or change what the manifests say."""
@@ -67,3 +76,14 @@ class Kubectl:
             self.run("get", resource, "--namespace", namespace, "--output", "json")
         )
         return answer
+
+    def _run(self, arguments: Sequence[str], input: str | None) -> Result:
+        done = subprocess.run(
+            self.command(*arguments),
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **self.environment},
+        )
+        return Result(done.returncode, done.stdout, done.stderr)

@@ -11,6 +11,7 @@ require (
 	github.com/coredns/coredns v1.13.1
 	github.com/spf13/cobra v1.10.0
 	go.etcd.io/etcd/server/v3 v3.6.5
+	k8s.io/cli-runtime v0.35.4
 	k8s.io/component-base v0.35.4
 	k8s.io/kubectl v0.35.4
 	k8s.io/kubernetes v1.35.4
@@ -180,7 +181,6 @@ require (
 	k8s.io/apiextensions-apiserver v0.0.0 // indirect
 	k8s.io/apimachinery v0.35.4 // indirect
 	k8s.io/apiserver v0.35.4 // indirect
-	k8s.io/cli-runtime v0.35.4 // indirect
 	k8s.io/client-go v0.35.4 // indirect
 	k8s.io/cloud-provider v0.35.4 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect

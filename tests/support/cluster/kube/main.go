@@ -2,7 +2,7 @@
 //
 //	kube PART [FLAG...]
 //
-// Each part takes the flags of the program whose place it has; `kube pki` is our own.
+// Each part takes the flags of the program whose place it has; `kube pki` and `kube kubectl-server` are our own.
 package main
 
 import (
@@ -41,6 +41,7 @@ var parts = map[string]func(){
 	"dns":                dns,
 	"etcd":               func() { etcdmain.Main(os.Args) },
 	"kubectl":            command(kubectl.NewDefaultKubectlCommand),
+	"kubectl-server":     kubectlServer,
 	"kubelet":            command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"pki":                pki,
 	"proxy":              command(proxy.NewProxyCommand),

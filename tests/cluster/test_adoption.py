@@ -128,7 +128,7 @@ def test_an_owner_whose_grace_period_is_too_short_is_named_with_its_remedy(shop:
         shop.wait(target, raised)
         shop.wait_ready_reason(group, "ScaledToZero")
         remark = f"GracePeriodRaised: terminationGracePeriodSeconds {SHORT_GRACE_S} of"
-        wait_for("a remark", partial(says, group, remark), within_s=WITHIN_S)
+        wait_for("a remark", partial(says, group, remark), within_s=WITHIN_S, poll_s=0.1)
         assert says(group, f"which restarts the pods; set it to {raised_s}")
     # Applied again, it is too short for a moment.
     shop.apply(*short)
@@ -139,7 +139,9 @@ def test_an_owner_whose_grace_period_is_too_short_is_named_with_its_remedy(shop:
     for group, target in names.items():
         # The field is the owner's now, without another value in between.
         shop.wait(target, "jsonpath={.metadata.managedFields[?(@.manager=='rota-restored')].operation}=Apply")
-        wait_for("no remark", partial(says_nothing_of, group, "GracePeriodRaised"), within_s=WITHIN_S)
+        wait_for(
+            "no remark", partial(says_nothing_of, group, "GracePeriodRaised"), within_s=WITHIN_S, poll_s=0.1
+        )
     shop.delete_groups(*names)
     after = [each["spec"]["template"]["spec"] for each in shop.get_all(short)]
     assert [each["terminationGracePeriodSeconds"] for each in after] == [raised_s] * len(KINDS)

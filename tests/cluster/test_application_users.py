@@ -18,7 +18,7 @@ from tests.support.processes import wait_for
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
-READY_WITHIN_S = 120
+READY_WITHIN_S, POLL_S = 120, 0.2
 SERVERS, TOPIC = f"rota://{COORDINATOR_ADDRESS}", "users"
 STRANGER = "stranger"
 HTTP_PORT = 7081
@@ -131,6 +131,7 @@ class Members(NamedTuple):
             f"{said} at {group}",
             lambda: said in self.cluster.kubectl(*logs).splitlines(),
             within_s=READY_WITHIN_S,
+            poll_s=POLL_S,
         )
 
 
@@ -223,7 +224,7 @@ def test_the_kubelet_runs_the_sidecar_as_the_spec_says(members: Members) -> None
         events = members.get("events", "--field-selector=reason=FailedToRetrieveImagePullSecret")["items"]
         return any(PULL_SECRET in each["message"] for each in events)
 
-    wait_for("the kubelet looks for the login", is_login_missed, within_s=READY_WITHIN_S)
+    wait_for("the kubelet looks for the login", is_login_missed, within_s=READY_WITHIN_S, poll_s=POLL_S)
 
 
 @pytest.mark.parametrize("name", USERS)

@@ -255,7 +255,7 @@ def test_drawn_manifests_end_in_a_refusal_with_its_path_or_in_a_plan_that_runs(
     assert create_all(kubeconfig, shop.namespace, workloads) == {}
     refusals = create_all(kubeconfig, shop.namespace, groups)
     drawn = Drawn(shop, operator_process)
-    # Each poll starts two kubectls.
+    # Each poll reads all groups and workloads.
     wait_for("all groups are refused or adopted", drawn.have_settled, within_s=within_s, poll_s=1)
     took_s = (steady_ms() - began_ms) / 1000
 

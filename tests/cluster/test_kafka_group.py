@@ -182,7 +182,7 @@ def test_kafka_itself_coordinates_the_group(example: Example) -> None:
             and sorted((each.topic, each.partition) for each in owned) == everything
         )
 
-    wait_for("Kafka's group has all members and partitions", is_shared, within_s=READY_WITHIN_S)
+    wait_for("Kafka's group has all members and partitions", is_shared, within_s=READY_WITHIN_S, poll_s=0.2)
     cluster_id = admin.list_topics(timeout=WITHIN_S).cluster_id
     example.wait(f"consumergroup/{GROUP}", f"jsonpath={{.status.clusterId}}={cluster_id}")
     status = example.get(f"consumergroup/{GROUP}")["status"]
@@ -211,7 +211,10 @@ def test_each_order_is_priced_once(example: Example, tmp_path: Path) -> None:
     def counts() -> str:
         return audit(NAMESPACE, example.kafka.bootstrap, tmp_path, config)
 
-    wait_for("every order is processed", lambda: "unprocessed 0" in counts(), within_s=READY_WITHIN_S)
+    # Each poll starts a program that reads all records.
+    wait_for(
+        "every order is processed", lambda: "unprocessed 0" in counts(), within_s=READY_WITHIN_S, poll_s=1
+    )
     found = counts()
     produced = found.partition(",")[0].removeprefix("produced ")
     assert found == f"produced {produced}, processed {produced}, unprocessed 0, repeated 0"

@@ -43,7 +43,7 @@ def test_200_groups_without_pods_are_reconciled_at_little_cost(
         operator.check()
         return shop.kubectl("get", "cg", "--output", REASONS).split() == ["ScaledToZero"] * GROUPS
 
-    # Each poll starts a kubectl.
+    # Each poll reads all groups.
     wait_for(f"{GROUPS} groups are reconciled", are_reconciled, within_s=WITHIN_S, poll_s=1)
     took_s = (steady_ms() - began_ms) / 1000
     memory_mib, cpu_s = peak_mib(operator.pid), processor_s(operator.pid)

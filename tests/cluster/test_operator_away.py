@@ -224,7 +224,7 @@ def test_without_an_operator_a_group_outlives_the_death_of_a_pod(
         found = rota.committed()
         return len(found) == PARTITIONS and all(found[each] > committed.get(each, 0) for each in found)
 
-    wait_for("commits of all partitions", goes_on, within_s=WITHIN_S)
+    wait_for("commits of all partitions", goes_on, within_s=WITHIN_S, poll_s=0.2)
     if in_soak:
         wait_for("60 s", lambda: steady_ms() - away.stopped_ms > AWAY_MS_IN_SOAK, within_s=WITHIN_S)
         rota.described(owns_all(members))

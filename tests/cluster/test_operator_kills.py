@@ -93,7 +93,7 @@ def wait(what: str, rig: Rig, holds: Callable[[], bool]) -> None:
         rig.operator.check()
         return holds()
 
-    # Each poll starts a kubectl.
+    # Each poll reads and compares all objects.
     wait_for(what, holds_and_operator_runs, within_s=WITHIN_S, poll_s=1)
 
 

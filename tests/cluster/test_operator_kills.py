@@ -121,11 +121,10 @@ def run_undisturbed(rig: Rig, runs: Sequence[Run]) -> dict[str, Expected]:
         wait("undisturbed runs end", rig, is_done)
     except ProcessFailed as late:
         raise AssertionError({run.namespace: rig.proxy.writes(run.namespace) for run in runs}) from late
-    states = states_of(rig.cluster, runs)
+    states = final_states(rig, runs, states_of(rig.cluster, runs))
     return {
         run.scenario.name: Expected(
-            rig.proxy.state_writes(run.namespace)[before[run.namespace] :],
-            final(rig, run, states[run.namespace]),
+            rig.proxy.state_writes(run.namespace)[before[run.namespace] :], states[run.namespace]
         )
         for run in runs
     }
@@ -156,10 +155,10 @@ def await_final_states(rig: Rig, runs: Sequence[Run], expected: dict[str, Expect
     def are_equal() -> bool:
         states = states_of(rig.cluster, runs)
         take_steps(rig.cluster, runs, states)
+        finals = final_states(rig, runs, states)
         for run in runs:
-            state = final(rig, run, states[run.namespace])
             found[f"{run.namespace} after {run.point} writes"] = differences(
-                expected[run.scenario.name].state, state
+                expected[run.scenario.name].state, finals[run.namespace]
             )
         return not any(found.values())
 
@@ -169,13 +168,19 @@ def await_final_states(rig: Rig, runs: Sequence[Run], expected: dict[str, Expect
         raise AssertionError({name: each for name, each in found.items() if each}) from late
 
 
-def final(rig: Rig, run: Run, state: State) -> State:
-    """State to compare, with that of the group at its coordinator."""
-    group_id = f"{run.namespace}.{GROUP}"
+def final_states(rig: Rig, runs: Sequence[Run], states: dict[str, State]) -> dict[str, State]:
+    """States to compare, with those of the groups at their coordinator."""
+    request = DescribeGroupsRequest(group_ids=[f"{run.namespace}.{GROUP}" for run in runs])
     with grpc.insecure_channel(rig.coordinator.address) as channel:
-        request = DescribeGroupsRequest(group_ids=[group_id])
         described = AdminStub(channel).DescribeGroups(request, timeout=WITHIN_S)
-    return {**comparable(state, run.namespace), "Group": {"state": described.groups[0].state}}
+    found = {each.group_id: each.state for each in described.groups}
+    return {
+        run.namespace: {
+            **comparable(states[run.namespace], run.namespace),
+            "Group": {"state": found[f"{run.namespace}.{GROUP}"]},
+        }
+        for run in runs
+    }
 
 
 def test_a_kill_after_any_write_ends_in_the_objects_of_an_undisturbed_run(

@@ -31,7 +31,6 @@ COORDINATOR = f"rota-coordinator.{NAMESPACE}:7070"
 WITHIN_S = 120
 # A busy machine may freeze a member for longer than the 6 s of the example.
 SESSION_S = 60
-AUTHORITY, TOKEN = "/etc/authority", "/var/run/secrets/rota"
 MEBIBYTE = 1024 * 1024
 WORKING_SET = re.compile(r'^container_memory_working_set_bytes\{container="([^"]+)",namespace="([^"]+)",pod="([^"]+)"\} (\S+)', re.MULTILINE)  # fmt: skip
 
@@ -95,27 +94,7 @@ def example(image: str) -> list[Manifest]:
     for manifest in found:
         if manifest["kind"] == "ConsumerGroup":
             manifest["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
-        elif manifest["metadata"]["name"] == PRODUCER:
-            give_credentials(manifest["spec"]["template"]["spec"])
     return found
-
-
-def give_credentials(spec: Manifest) -> None:
-    """Give a pod that belongs to no group a token, and the authority, which the group's ConfigMap has: the pod waits for it."""
-    token = {"audience": "rota", "expirationSeconds": 3600, "path": "token"}
-    spec["volumes"] += [
-        {"name": "authority", "configMap": {"name": f"rota-{GROUP}"}},
-        {"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}},
-    ]
-    [application] = spec["containers"]
-    application["volumeMounts"] += [
-        {"name": "authority", "mountPath": AUTHORITY},
-        {"name": "token", "mountPath": TOKEN},
-    ]
-    application["env"] += [
-        {"name": "ROTA_TLS_CA", "value": f"{AUTHORITY}/ca.crt"},
-        {"name": "ROTA_TOKEN_FILE", "value": f"{TOKEN}/token"},
-    ]
 
 
 def memory(cluster: Cluster) -> Iterator[str]:

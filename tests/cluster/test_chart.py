@@ -116,6 +116,8 @@ def test_the_orders_example_prices_each_order_once(installed: Installed, report:
     report.extend(sorted(memory(cluster)))
     installed.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=0")
     installed.kubectl("wait", "pods", f"--selector=app={PRODUCER}", "--for=delete", f"--timeout={WITHIN_S}s")
+    # A member that is still ending could price an order again.
+    installed.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={WITHIN_S}s")
     application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", "python", "-c", AUDIT)
     audited = installed.kubectl(*application, f"rota://{COORDINATOR}").strip()
     report.append(f"orders: {audited}")

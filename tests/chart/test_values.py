@@ -305,6 +305,23 @@ def test_the_notes_name_the_next_command() -> None:
     assert "rota://rota-coordinator.rota:7070" in notes
 
 
+def test_large_numbers_keep_their_notation(tmp_path: Path) -> None:
+    """Helm reads a number of a file as a floating-point one, and prints those above a million with an exponent."""
+    file = tmp_path / "values.yaml"
+    user, size = 1_000_680_000, 68_719_476_736
+    file.write_text(
+        f"podSecurity: {{user: {user}, group: {user}}}\ncoordinator: {{flags: {{quota-log-bytes: {size}}}}}\n"
+    )
+    objects = helm.render(f"--values={file}")
+    for _, pod in pods(objects):
+        context = pod["spec"]["securityContext"]
+        assert [context[field] for field in ("runAsUser", "runAsGroup", "fsGroup")] == [user] * 3
+    assert f"--quota-log-bytes={size}" in container(objects, "StatefulSet", "rota-coordinator")["args"]
+    text = helm.rendered(f"--values={file}")
+    assert f"runAsUser: {user}\n" in text
+    assert "e+" not in text
+
+
 def test_the_default_is_locked() -> None:
     locked, open_ = helm.rendered(), helm.rendered(*FILES["values-quickstart.yaml"])
     assert {"--token-review", "--tls-cert=/etc/rota/tls/tls.crt"} <= set(locked.split())

@@ -87,9 +87,9 @@ imagePullSecrets:
 {{- end }}
 securityContext:
   runAsNonRoot: true
-  runAsUser: {{ .Values.podSecurity.user }}
-  runAsGroup: {{ .Values.podSecurity.group }}
-  fsGroup: {{ .Values.podSecurity.group }}
+  runAsUser: {{ .Values.podSecurity.user | int64 }}
+  runAsGroup: {{ .Values.podSecurity.group | int64 }}
+  fsGroup: {{ .Values.podSecurity.group | int64 }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile:
     type: RuntimeDefault

@@ -223,6 +223,33 @@ def test_while_the_api_server_hangs_known_sidecars_go_on(impatient: None) -> Non
     run(story)
 
 
+def test_calls_of_a_known_pod_do_not_wait_for_a_review_that_is_under_way() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.reviewer.authenticate(TOKEN)
+        cluster.answers.clear()
+        cluster.now_s += CACHE_S
+        first = asyncio.ensure_future(cluster.reviewer.authenticate(TOKEN))
+        await asyncio.sleep(0)
+        for _ in range(100):
+            assert (await cluster.reviewer.authenticate(TOKEN)).identity.name == "orders-0"
+        assert not first.done()
+        assert len(cluster.reviews) <= 2
+        await first
+        # The answer comes when no call waits for it: the pod is deleted.
+        cluster.pods.clear()
+        cluster.answers.set()
+        with pytest.raises(Unauthenticated):
+            await until_refused(cluster)
+
+    run(story)
+
+
+async def until_refused(cluster: Cluster) -> None:
+    while True:
+        await cluster.reviewer.authenticate(TOKEN)
+        await asyncio.sleep(0)
+
+
 def test_while_the_api_server_is_away_new_sidecars_wait_up_to_a_deadline(impatient: None) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.is_down = True

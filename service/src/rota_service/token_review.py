@@ -8,6 +8,7 @@ that are known go on until their tokens expire, and new ones wait up to a deadli
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -26,6 +27,8 @@ from rota_service.pod_tokens import (
 
 # For which a new pod waits for the API server.
 WAIT_S = 10.0
+# For which a call of a known pod waits for the API server, when the answer before is outdated.
+REFRESH_S = 0.5
 # Between two attempts while the API server is away.
 RETRY_S = 1.0
 # Reviews at a time; calls that wait for one: of all peers, and of one address.
@@ -107,48 +110,55 @@ class TokenReviewer(Generic[Identity]):
         if len(token) > TOKEN_LENGTH_MAX:
             raise Unauthenticated(TOO_LONG)
         digest = digest_of(token)
-        now_s = self._clocks.monotonic_s()
-        known = self._known.fresh(digest, now_s)
-        if known is None:
-            if reason := self._rejected.reason(digest, now_s):
-                raise Unauthenticated(reason)
-            known = await self._review_or_wait(digest, token, address)
+        known = self._known.fresh(digest, self._clocks.monotonic_s()) or await self._reviewed(
+            digest, token, address
+        )
         valid_for_s = known.fresh_until_s - self._clocks.monotonic_s()
         return Authenticated(known.identity, max(CACHE_S_MIN, valid_for_s))
 
+    async def _reviewed(self, digest: bytes, token: str, address: str) -> KnownToken[Identity]:
+        now_s = self._clocks.monotonic_s()
+        if reason := self._rejected.reason(digest, now_s):
+            raise Unauthenticated(reason)
+        usable = self._known.usable(digest, now_s)
+        try:
+            if usable is not None:
+                return await self._refreshed(digest, token, usable)
+            return await self._review_or_wait(digest, token, address)
+        except InvalidToken as error:
+            raise Unauthenticated(str(error)) from None
+
+    async def _refreshed(
+        self, digest: bytes, token: str, usable: KnownToken[Identity]
+    ) -> KnownToken[Identity]:
+        """Review a token that is known; while the API server does not answer, it is believed, and its calls go on at once."""
+        if digest in self._reviews:
+            return usable
+        try:
+            async with asyncio.timeout(REFRESH_S):
+                return await self._review_once(digest, token)
+        except (ReviewUnavailable, TimeoutError):
+            return usable
+
     async def _review_or_wait(self, digest: bytes, token: str, address: str) -> KnownToken[Identity]:
+        """Review a token that is not known, and retry while the API server does not answer."""
         if self._waiting.total() >= WAITING_MAX:
             raise AuthenticationUnavailable(TOO_MANY)
         if address and self._waiting[address] >= WAITING_OF_ADDRESS_MAX:
             raise AuthenticationUnavailable(TOO_MANY_OF_ADDRESS)
         self._waiting[address] += 1
         try:
-            return await self._review_until_answered(digest, token)
+            async with asyncio.timeout(WAIT_S if self._wait_s is None else self._wait_s):
+                while True:
+                    with suppress(ReviewUnavailable):
+                        return await self._review_once(digest, token)
+                    await asyncio.sleep(RETRY_S)
         except TimeoutError:
-            usable = self._known.usable(digest, self._clocks.monotonic_s())
-            if usable is not None:
-                return usable
             raise AuthenticationUnavailable(NO_ANSWER) from None
-        except InvalidToken as error:
-            self._known.remove(digest)
-            self._rejected.add(digest, str(error), self._clocks.monotonic_s())
-            raise Unauthenticated(str(error)) from None
         finally:
             self._waiting[address] -= 1
             if not self._waiting[address]:
                 del self._waiting[address]
-
-    async def _review_until_answered(self, digest: bytes, token: str) -> KnownToken[Identity]:
-        """Review a token; while the API server is away return what is known, else retry. Raises TimeoutError, InvalidToken."""
-        async with asyncio.timeout(WAIT_S if self._wait_s is None else self._wait_s):
-            while True:
-                try:
-                    return await self._review_once(digest, token)
-                except ReviewUnavailable:
-                    usable = self._known.usable(digest, self._clocks.monotonic_s())
-                    if usable is not None:
-                        return usable
-                await asyncio.sleep(RETRY_S)
 
     async def _review_once(self, digest: bytes, token: str) -> KnownToken[Identity]:
         """Review a token, or wait for the review of it that is under way."""
@@ -168,8 +178,14 @@ class TokenReviewer(Generic[Identity]):
     async def _review(self, digest: bytes, token: str) -> KnownToken[Identity]:
         async with self._slots, asyncio.timeout(WAIT_S):
             status = await self._ports.review(token, (AUDIENCE,))
-            pod = pod_of(status)
-            identity = await self._ports.identify(pod)
+            try:
+                pod = pod_of(status)
+                identity = await self._ports.identify(pod)
+            except InvalidToken as error:
+                # Here, because no call may be waiting for it.
+                self._known.remove(digest)
+                self._rejected.add(digest, str(error), self._clocks.monotonic_s())
+                raise
         expires_s = expiry_of(token)
         left_s = None if expires_s is None else expires_s - self._clocks.wall_s()
         return self._known.add(digest, pod, identity, left_s, self._clocks.monotonic_s())

@@ -279,7 +279,8 @@ class AccessControl:
         or with RESOURCE_EXHAUSTED beyond a limit; with the first two also later, once its authentication has ended.
         """
         peer = context.peer()
-        principal = await self._authenticate(context)
+        shown = CallPeer(context)
+        principal = await self._authenticate(context, shown)
         identity = identity_of(principal, peer)
         refusal = self.connections.begin_call(peer, identity, asyncio.get_running_loop().time())
         if refusal:
@@ -288,23 +289,26 @@ class AccessControl:
             self._rules.instances.begin_call(principal.pod)
         CALLER.set(AuthorizedCaller(self._service, self._rules, principal, self.denials.add))
         admitted = Admitted(self, peer, self._reading(peer))
-        again = Reauthentication(self._authenticator, CallPeer(context), principal)
+        # Most calls are over before that is due, but each pays for it.
+        is_limited = principal.valid_for_s is not None
+        again = Reauthentication(self._authenticator, shown, principal) if is_limited else None
         try:
             yield admitted
         except asyncio.CancelledError:
-            if again.end is not None:
+            if again is not None and again.end is not None:
                 await self._end(context, again.end, principal)
             admitted.cancelled()
             raise
         finally:
-            again.stop()
+            if again is not None:
+                again.stop()
             if principal.pod is not None:
                 self._rules.instances.end_call(principal.pod)
             self.connections.end_call(identity)
 
-    async def _authenticate(self, context: Context) -> Principal:
+    async def _authenticate(self, context: Context, shown: CallPeer) -> Principal:
         try:
-            return await self._authenticator.authenticate(CallPeer(context))
+            return await self._authenticator.authenticate(shown)
         except Unauthenticated as unknown:
             await self._refuse(context, CallEnd(grpc.StatusCode.UNAUTHENTICATED, str(unknown)), None)
         except AuthenticationUnavailable as unavailable:

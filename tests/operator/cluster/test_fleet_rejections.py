@@ -39,7 +39,7 @@ def test_a_rejected_stream_is_one_record_and_a_flood_of_them_is_not() -> None:
         clocks = ProcessClocks(lambda: time.time_ns() // 1_000_000, asyncio.get_running_loop().time)
         groups = GroupWatches(
             Channels(None, insecure=True),
-            GroupCallbacks(lambda _: None, lambda _: None, on_exception),
+            GroupCallbacks(lambda _: None, lambda _: None, lambda _: None, on_exception),
             clocks.wall_ms,
         )
         event_log = open_event_log("rota-operator", "json", log)

@@ -51,7 +51,9 @@ def play(
 ) -> None:
     async def bounded() -> None:
         observer = Observer()
-        callbacks = GroupCallbacks(observer.on_view, observer.states.append, observer.on_exception)
+        callbacks = GroupCallbacks(
+            observer.on_view, observer.on_view, observer.states.append, observer.on_exception
+        )
         channels = Channels(None, insecure=True, keepalive_ms=keepalive_ms)
         groups = GroupWatches(channels, callbacks, lambda: time.time_ns() // 1_000_000)
         try:

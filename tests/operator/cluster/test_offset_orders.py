@@ -42,7 +42,9 @@ class Operator:
         self._changed = asyncio.Event()
         self.groups = GroupWatches(
             Channels(None, insecure=True),
-            GroupCallbacks(lambda _: self._changed.set(), self.states.append, self._raise),
+            GroupCallbacks(
+                lambda _: self._changed.set(), lambda _: self._changed.set(), self.states.append, self._raise
+            ),
             lambda: self.wall_ms,
         )
         self.fleet = FleetServer(FleetCallbacks(self._authenticate, self._on_report), order_ids(100))

@@ -89,7 +89,7 @@ class Cluster:
 
 def play(cluster: Cluster, story: Callable[[Reconciler], Awaitable[None]]) -> None:
     async def with_reconciler(api: Api) -> None:
-        callbacks = GroupCallbacks(lambda key: None, lambda key: None, lambda error: None)
+        callbacks = GroupCallbacks(lambda key: None, lambda key: None, lambda key: None, lambda error: None)
         groups = GroupWatches(Channels(None, insecure=True), callbacks, lambda: 0)
         settings = OperatorSettings(sidecar_image="sidecar:1", fleet_address="fleet:7083", insecure=True)
         reconciler = Reconciler(

@@ -10,7 +10,14 @@ from typing_extensions import override
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.status_writer import StatusWriter, difference
+from rota_operator.cluster.status_writer import (
+    EXPIRY_INTERVAL_S,
+    NUMBERS_INTERVAL_S,
+    StatusWriter,
+    Written,
+    difference,
+)
+from rota_operator.spec.status import ConsumerGroupStatus
 from rota_operator.status.status import read_status
 from rota_service.event_log import EventLog
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run, status
@@ -81,7 +88,7 @@ def play(cluster: Cluster, story: Callable[[StatusWriter], Any]) -> None:
     async def with_writer(api: Api) -> None:
         writer = StatusWriter(
             api,
-            lambda key, was: read_status({"status": cluster.wanted}),
+            lambda key, former: read_status({"status": cluster.wanted}),
             lambda key, found: None,
             cluster.log,
         )
@@ -134,11 +141,61 @@ def test_numbers_wait_for_the_interval_and_a_condition_does_not() -> None:
         await writer.update(KEY)
         assert len(cluster.writes) == 1
         cluster.wanted = {"members": 3, "conditions": [ready("True")]}
+        writer.view_changed(KEY)
         await writer.update(KEY)
 
     play(cluster, story)
     assert len(cluster.writes) == 2
     assert (cluster.status["members"], cluster.status["conditions"]) == (3, [ready("True")])
+
+
+def test_a_change_during_a_write_is_computed_after_it() -> None:
+    cluster = Cluster()
+    cluster.wanted = {"members": 1, "conditions": [ready("False")]}
+    working, changing = cluster.answer, list[StatusWriter]()
+
+    def answer(sent: Sent) -> Answer:
+        if changing:
+            cluster.wanted = {"members": 2, "conditions": [ready("True")]}
+            changing.pop().view_changed(KEY)
+        return working(sent)
+
+    cluster.server = ApiServer(answer)
+
+    async def story(writer: StatusWriter) -> None:
+        changing.append(writer)
+        await writer.update(KEY)
+        assert cluster.status["members"] == 1
+        await writer.update(KEY)
+
+    play(cluster, story)
+    assert cluster.status["members"] == 2
+
+
+def test_numbers_are_computed_in_intervals_and_a_view_that_changes_at_once() -> None:
+    cluster = Cluster()
+    cluster.wanted = {"members": 1}
+
+    async def story(writer: StatusWriter) -> None:
+        await writer.update(KEY)
+        cluster.wanted = {"members": 2, "conditions": [ready("True")]}
+        writer.numbers_changed(KEY)
+        await writer.update(KEY)
+        assert cluster.status["members"] == 1
+        writer.view_changed(KEY)
+        await writer.update(KEY)
+
+    play(cluster, story)
+    assert cluster.status["members"] == 2
+
+
+def test_numbers_alone_are_computed_too() -> None:
+    known = Written({}, ConsumerGroupStatus(), "1", computed_s=10.0, is_dirty=False)
+    assert not known.is_due(10.0 + NUMBERS_INTERVAL_S)
+    assert known.is_due(10.0 + EXPIRY_INTERVAL_S)
+    known.has_new_numbers = True
+    assert not known.is_due(10.0 + NUMBERS_INTERVAL_S - 0.1)
+    assert known.is_due(10.0 + NUMBERS_INTERVAL_S)
 
 
 def test_a_write_of_an_outdated_version_is_decided_anew_on_the_newest() -> None:
@@ -195,7 +252,7 @@ def test_all_statuses_are_updated_side_by_side(groups: int) -> None:
         seen: set[Key] = set()
         writer = StatusWriter(
             api,
-            lambda key, was: read_status({"status": {"members": 1}}),
+            lambda key, former: read_status({"status": {"members": 1}}),
             lambda key, found: seen.add(key),
             Log(),
         )

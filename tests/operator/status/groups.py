@@ -8,8 +8,9 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import GroupView, MemberView, PartitionView
 from rota_operator.reconcile.decision import Decision
 from rota_operator.spec.status import Condition, ConsumerGroupStatus
+from rota_operator.spec.validation import spec_of
 from rota_operator.status.inputs import Pods, Progress, ReportedPartition, StatusInputs
-from rota_operator.status.status import status_of
+from rota_operator.status.status import read_status, status_of
 from tests.operator.reconcile.worlds import resource
 
 NOW_MS = 1_000_000_000
@@ -77,8 +78,11 @@ DECISION = Decision(
 
 
 def inputs(spec: Mapping[str, Any] | None = None, **given: Any) -> StatusInputs:  # noqa: ANN401
+    applied = given.get("resource", resource(**(spec or {})))
     base = StatusInputs(
-        resource=resource(**(spec or {})),
+        resource=applied,
+        spec=spec_of(applied),
+        former=read_status(applied),
         decision=DECISION,
         now=NOW,
         now_ms=NOW_MS,

@@ -189,5 +189,6 @@ def test_a_group_at_rest_is_never_written_again_whatever_its_state() -> None:
     for given in ({}, {"progress": progress(121)}, {"group": None}, IDLE):
         first = inputs(**given)
         resource = {**RESOURCE, "status": status_json(status_of(first))}
-        later = status_of(replace(first, resource=resource, now=LATER, now_ms=NOW_MS + 1_000))
-        assert due(read_status(resource), later, NOW_MS, NOW_MS + 1_000) is None
+        former = read_status(resource)
+        later = status_of(replace(first, former=former, now=LATER, now_ms=NOW_MS + 1_000))
+        assert due(former, later, NOW_MS, NOW_MS + 1_000) is None

@@ -118,6 +118,8 @@ class GroupCallbacks(NamedTuple):
 
     # A group's view has changed.
     on_view: Callable[[Key], None]
+    # No more than numbers and times of a group's view have changed.
+    on_numbers: Callable[[Key], None]
     # A decision may have changed: whether the group has members, or offsets.
     on_state: Callable[[Key], None]
     on_exception: Callable[[Exception], None]
@@ -184,9 +186,10 @@ class GroupWatches(GroupStates, Coordinators):
     def add_report(self, key: Key, report: SidecarReport) -> None:
         """Add the report of a sidecar; no-op for a group that is not watched."""
         if (watch := self._watches.get(key)) is not None:
-            watch.reports[report.sidecar] = (self._wall_ms(), report)
-            watch.overview.add_report(report, self._wall_ms())
-            self._callbacks.on_view(key)
+            now_ms = self._wall_ms()
+            watch.reports[report.sidecar] = (now_ms, report)
+            is_news = watch.overview.add_report(report, now_ms)
+            (self._callbacks.on_view if is_news else self._callbacks.on_numbers)(key)
 
     def next_query(self, key: Key, sidecars: Collection[str], now_ms: int) -> OffsetQuery | None:
         """Return the query to send to one of these sidecars now. The time is of any clock that does not jump."""

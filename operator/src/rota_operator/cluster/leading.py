@@ -7,7 +7,8 @@ cancelled (the next life decides anew), then the writers, then the group watches
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version as version_of_distribution
@@ -28,13 +29,23 @@ from rota_operator.cluster.observe import Surroundings
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key, ReconcileQueue
-from rota_operator.cluster.reconciler import Outcome, Reconciler, Reports, record_action, record_outcome
+from rota_operator.cluster.reconciler import (
+    Outcome,
+    Reconciler,
+    Reports,
+    problem_of,
+    record_action,
+    record_outcome,
+)
 from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
 from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
-from rota_operator.reconcile.observed import OperatorSettings
+from rota_operator.reconcile.decision import Decision, Refusal
+from rota_operator.reconcile.observed import Object, OperatorSettings
+from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.status import ConsumerGroupStatus
-from rota_operator.status.inputs import Sidecars, StatusInputs, pods_of
+from rota_operator.spec.validation import spec_of
+from rota_operator.status.inputs import Pods, Sidecars, StatusInputs, pods_of
 from rota_operator.status.status import status_of
 from rota_service.event_log import EventLog
 
@@ -47,9 +58,28 @@ STOP_S = 5.0
 NO_DEFINITION = "the API server does not know ConsumerGroups; apply crds/consumergroups.yaml"
 NOT_LISTED = "the ConsumerGroups have not been listed yet"
 STOPPING = "stopping"
+MANAGED_FIELDS = "managedFields"
 # All parts of Rota share one version.
 VERSION = version_of_distribution("rota-operator")
 Result = TypeVar("Result")
+
+
+class Decided(NamedTuple):
+    """
+    Everything that the status of a ConsumerGroup needs of its last outcome.
+
+    The objects that were read are not kept: they are most of the memory that a ConsumerGroup takes.
+    """
+
+    # Its metadata alone, without managed fields.
+    resource: Object
+    # None: it is invalid.
+    spec: ConsumerGroupSpec | None
+    # Without its actions.
+    decision: Decision
+    pods: Pods | None
+    failure: Refusal | None
+    problem: Refusal | None
 
 
 class Environment(NamedTuple):
@@ -83,7 +113,9 @@ class Leading:
         self._status = StatusWriter(api, self._compute_status, environment.metrics.update, event_log)
         self._groups = GroupWatches(
             Channels(self._authority, insecure=config.insecure, token_file=config.token_file),
-            GroupCallbacks(self._status.view_changed, self._on_state, event_log.exception),
+            GroupCallbacks(
+                self._status.view_changed, self._status.numbers_changed, self._on_state, event_log.exception
+            ),
             wall_ms,
         )
         self._fleet = ClusterFleet(
@@ -92,7 +124,7 @@ class Leading:
         )
         self._queue = ReconcileQueue(self._failed, WORKERS)
         # By ConsumerGroup that exists.
-        self._outcomes: dict[Key, Outcome] = {}
+        self._decided_last: dict[Key, Decided] = {}
 
     async def run(self) -> None:
         """Lead until cancelled. Raises what a task has failed with, BindError, CertificateError."""
@@ -214,38 +246,54 @@ class Leading:
             self._environment.event_log.exception(error)
 
     def _decided(self, key: Key, outcome: Outcome) -> None:
-        was = self._outcomes.get(key)
-        self._outcomes[key] = outcome
-        record_outcome(self._events, was, outcome)
+        was = self._decided_last.get(key)
+        self._decided_last[key] = decided_of(outcome)
+        record_outcome(self._events, None if was is None else was.problem, outcome)
         self._status.observed(key, outcome.observed.resource)
 
     def _gone(self, key: Key) -> None:
-        outcome = self._outcomes.pop(key, None)
-        if outcome is not None:
-            self._events.forget(outcome.observed.resource["metadata"]["uid"])
+        last = self._decided_last.pop(key, None)
+        if last is not None:
+            self._events.forget(last.resource["metadata"]["uid"])
         self._status.forget(key)
         self._fleet.settings.forget(key)
         self._environment.metrics.remove(key)
 
-    def _compute_status(self, key: Key, was: Mapping[str, Any]) -> ConsumerGroupStatus | None:
-        outcome = self._outcomes.get(key)
-        if outcome is None:
+    def _compute_status(self, key: Key, former: ConsumerGroupStatus) -> ConsumerGroupStatus | None:
+        last = self._decided_last.get(key)
+        if last is None:
             return None
-        observed, now_ms = outcome.observed, self._environment.clocks.wall_ms()
+        now_ms = self._environment.clocks.wall_ms()
         return status_of(
             StatusInputs(
-                resource={**observed.resource, "status": was},
-                decision=outcome.decision,
+                resource=last.resource,
+                spec=last.spec,
+                former=former,
+                decision=last.decision,
                 now=timestamp(now_ms),
                 now_ms=now_ms,
                 group=self._groups.view(key),
                 progress=self._groups.progress(key),
-                pods=None if observed.target is None else pods_of(observed.target, observed.refused_pods),
-                failure=outcome.failure,
+                pods=last.pods,
+                failure=last.failure,
                 cluster_id=self._groups.cluster_id(key),
                 sidecars=Sidecars(VERSION, self._groups.versions(key), self._fleet.settings.refusals(key)),
             )
         )
+
+
+def decided_of(outcome: Outcome) -> Decided:
+    """Return what the status needs of an outcome."""
+    observed = outcome.observed
+    metadata = {name: each for name, each in observed.resource["metadata"].items() if name != MANAGED_FIELDS}
+    return Decided(
+        resource={"metadata": metadata},
+        spec=spec_of(observed.resource),
+        decision=replace(outcome.decision, actions=()),
+        pods=None if observed.target is None else pods_of(observed.target, observed.refused_pods),
+        failure=outcome.failure,
+        problem=problem_of(outcome),
+    )
 
 
 def timestamp(ms: int) -> str:

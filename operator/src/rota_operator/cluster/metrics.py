@@ -54,8 +54,8 @@ class Metrics:
             name: Gauge(name, meaning, NAMES, registry=registry)
             for name, (_, meaning) in STATUS_GAUGES.items()
         }
-        # Label values by gauge and ConsumerGroup, to remove them.
-        self._labels: dict[Key, list[tuple[Gauge, tuple[str, ...]]]] = {}
+        # By ConsumerGroup: its series, by gauge and label values.
+        self._children: dict[Key, dict[tuple[Gauge, tuple[str, ...]], Gauge]] = {}
 
     def reconciled(self, outcome: str, seconds: float) -> None:
         """Count a reconcile."""
@@ -64,17 +64,18 @@ class Metrics:
 
     def update(self, key: Key, status: Mapping[str, Any]) -> None:
         """Replace the series of a ConsumerGroup by those of a status."""
-        wanted = dict(self._series(key, status))
-        for gauge, labels in self._labels.pop(key, ()):
-            if (gauge, labels) not in wanted:
-                gauge.remove(*labels)
-        for (gauge, labels), value in wanted.items():
-            gauge.labels(*labels).set(value)
-        self._labels[key] = list(wanted)
+        wanted, children = dict(self._series(key, status)), self._children.get(key, {})
+        for gauge, labels in children.keys() - wanted.keys():
+            gauge.remove(*labels)
+        self._children[key] = {
+            series: children.get(series) or series[0].labels(*series[1]) for series in wanted
+        }
+        for series, child in self._children[key].items():
+            child.set(wanted[series])
 
     def remove(self, key: Key) -> None:
         """Remove the series of a ConsumerGroup that is gone."""
-        for gauge, labels in self._labels.pop(key, ()):
+        for gauge, labels in self._children.pop(key, {}):
             gauge.remove(*labels)
 
     def text(self) -> bytes:

@@ -198,13 +198,13 @@ def record_action(events: EventRecorder, resource: Object, action: Action) -> No
     events.record(resource, fact)
 
 
-def record_outcome(events: EventRecorder, was: Outcome | None, outcome: Outcome) -> None:
+def record_outcome(events: EventRecorder, before: Refusal | None, outcome: Outcome) -> None:
     """
     Write an Event about a ConsumerGroup that is refused, or whose reconcile failed, twice in succession for one reason.
 
     Once is normal while a group and its workload are applied together.
     """
-    problem, before = problem_of(outcome), None if was is None else problem_of(was)
+    problem = problem_of(outcome)
     if problem is not None and before is not None and problem.reason == before.reason:
         events.record(outcome.observed.resource, Fact(WARNING, str(problem.reason), problem.message))
 

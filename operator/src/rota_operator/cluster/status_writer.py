@@ -22,25 +22,45 @@ from rota_service.event_log import EventLog
 
 # A view changes many times a second; it also expires without a change.
 COMPUTE_INTERVAL_S = 1.0
+# Where only numbers change: each second time, so that a partition that goes on, or stands still, is seen within 2 s.
+NUMBERS_INTERVAL_S = 1.5
 EXPIRY_INTERVAL_S = 5.0
 WRITES_AT_A_TIME = 8
 # Computes the status of a ConsumerGroup, which is passed with its newest known status; None while nothing is decided yet.
-Compute = Callable[[Key, Mapping[str, Any]], ConsumerGroupStatus | None]
+Compute = Callable[[Key, ConsumerGroupStatus], ConsumerGroupStatus | None]
 
 
 @dataclass(slots=True)
 class Written:
     """Everything that is known of the status of one ConsumerGroup; times in seconds of the loop's clock."""
 
-    # As the API server holds it.
+    # As the API server holds it: the JSON, and the same parsed.
     status: Mapping[str, Any]
+    parsed: ConsumerGroupStatus
     resource_version: str
     # None: not written by this process.
     written_s: float | None = None
     computed_s: float = float("-inf")
     is_dirty: bool = True
+    # When numbers that wait for their interval are to be written; None: none wait.
+    due_s: float | None = None
+    has_new_numbers: bool = False
     # One write at a time.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def take_over(self, resource: Object) -> None:
+        """Replace the status by that of a version of the resource."""
+        status = resource.get("status") or {}
+        if status != self.status:
+            self.status, self.parsed = status, read_status(resource)
+        self.resource_version = version_of(resource)
+
+    def is_due(self, now_s: float) -> bool:
+        """Return whether the status is to be computed."""
+        if self.is_dirty or (self.due_s is not None and now_s >= self.due_s):
+            return True
+        interval_s = NUMBERS_INTERVAL_S if self.has_new_numbers else EXPIRY_INTERVAL_S
+        return now_s - self.computed_s >= interval_s
 
 
 class StatusWriter:
@@ -66,17 +86,21 @@ class StatusWriter:
 
     def observed(self, key: Key, resource: Object) -> None:
         """Take over what the API server holds; marks the status for an update."""
-        status, version = resource.get("status") or {}, resource["metadata"]["resourceVersion"]
         known = self._groups.get(key)
         if known is None:
-            self._groups[key] = Written(status, version)
-        else:
-            known.status, known.resource_version, known.is_dirty = status, version, True
+            known = self._groups[key] = Written({}, ConsumerGroupStatus(), "")
+        known.take_over(resource)
+        known.is_dirty = True
 
     def view_changed(self, key: Key) -> None:
         """Mark the status for an update."""
         if (known := self._groups.get(key)) is not None:
             known.is_dirty = True
+
+    def numbers_changed(self, key: Key) -> None:
+        """Mark the status for an update within NUMBERS_INTERVAL_S."""
+        if (known := self._groups.get(key)) is not None:
+            known.has_new_numbers = True
 
     def forget(self, key: Key) -> None:
         """Drop a ConsumerGroup that is gone."""
@@ -85,9 +109,11 @@ class StatusWriter:
     async def run(self) -> None:
         """Update statuses until cancelled."""
         while True:
+            now_s = asyncio.get_running_loop().time()
             async with asyncio.TaskGroup() as tasks:
-                for key in tuple(self._groups):
-                    tasks.create_task(self._update_safely(key))
+                for key, known in tuple(self._groups.items()):
+                    if known.is_due(now_s):
+                        tasks.create_task(self._update_safely(key))
             await asyncio.sleep(COMPUTE_INTERVAL_S)
 
     async def _update_safely(self, key: Key) -> None:
@@ -104,17 +130,18 @@ class StatusWriter:
             return
         async with known.lock, self._slots:
             now_s = asyncio.get_running_loop().time()
-            if not known.is_dirty and now_s - known.computed_s < EXPIRY_INTERVAL_S:
+            if not known.is_due(now_s):
                 return
-            wanted = self._compute(key, known.status)
+            wanted = self._compute(key, known.parsed)
             if wanted is None:
                 return
-            known.computed_s = now_s
+            known.computed_s, known.has_new_numbers = now_s, False
             dumped = status_json(wanted)
             self._on_status(key, dumped)
             written_ms = None if known.written_s is None else int(known.written_s * 1000)
-            at_ms = due(read_status({"status": known.status}), wanted, written_ms, int(now_s * 1000))
-            known.is_dirty = at_ms is not None
+            at_ms = due(known.parsed, wanted, written_ms, int(now_s * 1000))
+            # A change during the write marks it again.
+            known.is_dirty, known.due_s = False, None if at_ms is None else at_ms / 1000
             if at_ms is not None and at_ms <= now_s * 1000:
                 await self._write(key, known, dumped)
 
@@ -125,12 +152,14 @@ class StatusWriter:
         except NotFound:
             self.forget(key)
         except Conflict:
+            known.is_dirty = True
             await self._read_again(key)
         except ApiError as error:
+            known.is_dirty = True
             self._log.warning(f"the status of {key.namespace}/{key.name} was not written: {error}")
         else:
-            known.status, known.resource_version = written.get("status") or {}, version_of(written)
-            known.is_dirty = False
+            known.take_over(written)
+            known.due_s = None
             known.written_s = asyncio.get_running_loop().time()
 
     async def _read_again(self, key: Key) -> None:

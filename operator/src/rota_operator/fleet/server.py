@@ -163,9 +163,14 @@ class FleetServer(FleetServicer):
         self, reports: AsyncIterator[pb.SidecarReport], stream: Stream, peer: str
     ) -> None:
         """Receive reports until the stream ends, at most one per REPORT_INTERVAL_S_MIN; more wait in the network."""
-        principal = stream.principal
+        principal, clock = stream.principal, asyncio.get_running_loop().time
+        next_s = clock()
         try:
             async for report in reports:
+                # A timer for each report costs more than reading the clock: sidecars rarely have to wait.
+                if (early_s := next_s - clock()) > 0:
+                    await asyncio.sleep(early_s)
+                next_s = clock() + REPORT_INTERVAL_S_MIN
                 error = _identity_error(report, principal)
                 if error:
                     self._callbacks.on_rejected(peer, error)
@@ -174,7 +179,6 @@ class FleetServer(FleetServicer):
                 for answer in report.answers:
                     self._complete(principal.sidecar, answer.order_id, answer)
                 self._callbacks.on_report(principal, report)
-                await asyncio.sleep(REPORT_INTERVAL_S_MIN)
         finally:
             stream.end(Code.OK)
 

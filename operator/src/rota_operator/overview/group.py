@@ -6,6 +6,7 @@ member's own state, position, records in flight, rates, last error. Where the op
 reports and the sidecars' answers to queries stand in for it.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -22,8 +23,8 @@ from rota_operator.overview.description import (
 )
 from rota_operator.overview.history import History
 from rota_operator.overview.offsets import UNKNOWN_OFFSETS, KnownOffsets, PartitionOffsets
-from rota_operator.overview.reported_group import LastReport, described_by, membership_of, offsets_of
-from rota_operator.overview.reports import SidecarReports, partition_of, problems_of
+from rota_operator.overview.reported_group import LastReport, described_by, offsets_of
+from rota_operator.overview.reports import SidecarReports, problems_of
 from rota_operator.overview.view import GroupView, MemberView, OwnedPartitions, PartitionView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
@@ -114,18 +115,21 @@ class GroupState:
         """Discard the engine's description."""
         self._described = DescribedGroup()
 
-    def add_report(self, report: pb.SidecarReport, now_ms: int) -> None:
-        """Add a sidecar's report. The pods of a group are of one namespace: a pod's name identifies its sidecar."""
+    def add_report(self, report: pb.SidecarReport, now_ms: int) -> bool:
+        """
+        Add a sidecar's report; returns whether it says anything new apart from numbers and times.
+
+        The pods of a group are of one namespace: a pod's name identifies its sidecar.
+        """
         if report.sidecar not in self._reporters:
             self._forget_silent(now_ms)
         reporter = self._reporters.setdefault(report.sidecar, SidecarReports())
-        before = reporter.known(now_ms)
-        reporter.update(report, now_ms)
-        reported = {partition_of(each) for each in report.partitions}
-        self._seen |= reported
-        self._offsets.drop_queried(reported)
-        if not self._engine.describes and (before is None or membership_of(before) != membership_of(report)):
+        is_news = reporter.update(report, now_ms)
+        self._seen.update(reporter.partitions)
+        self._offsets.drop_queried(reporter.partitions)
+        if is_news and not self._engine.describes:
             self._record_reported(now_ms)
+        return is_news
 
     def remove_replica(self, replica: str) -> None:
         """Discard the reports of a replica."""
@@ -150,7 +154,7 @@ class GroupState:
     def _described_by_reports(self, now_ms: int) -> DescribedGroup:
         described = described_by(
             {
-                name: LastReport(each.last, each.known(now_ms) is not None)
+                name: LastReport(each.last, each.partitions, each.known(now_ms) is not None)
                 for name, each in self._reporters.items()
                 if each.last is not None
             }
@@ -166,13 +170,10 @@ class GroupState:
 
     def owned_partitions(self, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """Partitions and generation that each sidecar reports, by sidecar name; expired reports are omitted."""
-        reports = {name: reporter.known(now_ms) for name, reporter in self._reporters.items()}
         return {
-            name: OwnedPartitions(
-                report.member.generation_id, frozenset(map(partition_of, report.partitions))
-            )
-            for name, report in reports.items()
-            if report is not None
+            name: OwnedPartitions(report.member.generation_id, frozenset(reporter.partitions))
+            for name, reporter in self._reporters.items()
+            if (report := reporter.known(now_ms)) is not None
         }
 
     def view(self, now_ms: int, replicas: Sequence[str]) -> GroupView:
@@ -180,8 +181,11 @@ class GroupState:
         described = self._describe(now_ms)
         owners = self._owners(described, now_ms)
         partitions = self._partitions(owners, now_ms)
+        held: dict[str, list[str]] = defaultdict(list)
+        for each in sorted(owners):
+            held[owners[each]].append(each.text)
         members = tuple(
-            self._member(name, described, owners, name in replicas, now_ms)
+            self._member(name, described, tuple(held[name]), name in replicas, now_ms)
             for name in self._names(described, replicas, now_ms)
         )
         return GroupView(
@@ -234,14 +238,13 @@ class GroupState:
         self,
         name: str,
         described: DescribedGroup,
-        owners: Mapping[Partition, str],
+        held: tuple[str, ...],
         is_replica: bool,
         now_ms: int,
     ) -> MemberView:
         reporter = self._reporters.get(name)
         report = None if reporter is None else reporter.known(now_ms)
         member_id = described.member_ids.get(name)
-        held = tuple(each.text for each in sorted(owners) if owners[each] == name)
         if reporter is None or report is None:
             # One that has reported before is a sidecar too.
             is_sidecar = is_replica or reporter is not None
@@ -263,27 +266,34 @@ class GroupState:
         )
 
     def _partitions(self, owners: Mapping[Partition, str], now_ms: int) -> list[PartitionView]:
-        reports = {
-            (name, partition_of(each)): each
-            for name, reporter in self._reporters.items()
-            if (report := reporter.known(now_ms)) is not None
-            for each in report.partitions
-        }
-        listed = self._offsets.listed
-        known = self._seen if listed is None else listed | {partition for _, partition in reports}
+        # By partition: the report of its owner's sidecar.
+        reports: dict[Partition, pb.PartitionReport] = {}
+        known = set(self._seen if self._offsets.listed is None else self._offsets.listed)
+        known.update(owners)
+        for name, reporter in self._reporters.items():
+            if (report := reporter.known(now_ms)) is not None:
+                known.update(reporter.partitions)
+                for partition, each in zip(reporter.partitions, report.partitions, strict=True):
+                    if owners.get(partition) == name:
+                        reports[partition] = each
+        found = self._offsets.known(now_ms) if self._engine.has_offsets else None
         return [
-            _partition_view(each, owner, self._partition_offsets(each, report, now_ms), report, now_ms)
-            for each in sorted(known | owners.keys())
-            for owner in (owners.get(each),)
-            for report in (reports.get((owner or "", each)),)
+            _partition_view(
+                each,
+                owners.get(each),
+                self._offsets_of(each, reports.get(each), now_ms)
+                if found is None
+                else found.get(each, UNKNOWN_OFFSETS),
+                reports.get(each),
+                now_ms,
+            )
+            for each in sorted(known)
         ]
 
-    def _partition_offsets(
+    def _offsets_of(
         self, partition: Partition, report: pb.PartitionReport | None, now_ms: int
     ) -> PartitionOffsets:
-        """The engine's offsets; where it cannot be asked, those of the owner's report, else those that a sidecar looked up."""
-        if self._engine.has_offsets:
-            return self._offsets.known(now_ms).get(partition, UNKNOWN_OFFSETS)
+        """Offsets where the engine cannot be asked: those of the owner's report, else those that a sidecar looked up."""
         if report is not None:
             return offsets_of(report)
         return self._offsets.queried(partition, now_ms)
@@ -297,23 +307,23 @@ def _partition_view(
     now_ms: int,
 ) -> PartitionView:
     """Combine the engine's offsets with the report of the owner's sidecar."""
-    view = PartitionView(
+    position = arrival_rate = in_flight = None
+    if report is not None:
+        position = report.position if report.HasField("position") else None
+        arrival_rate = report.arrival_rate if report.HasField("arrival_rate") else None
+        in_flight = report.in_flight
+    return PartitionView(
         topic=partition.topic,
         partition=partition.number,
         owner=owner,
+        position=position,
         committed=offsets.committed,
-        start=offsets.start,
         end=offsets.end,
         lag_records=offsets.lag_records,
         lag_seconds=offsets.lag_seconds(now_ms),
-    )
-    if report is None:
-        return view
-    return replace(
-        view,
-        position=report.position if report.HasField("position") else None,
-        arrival_rate=report.arrival_rate if report.HasField("arrival_rate") else None,
-        in_flight=report.in_flight,
+        arrival_rate=arrival_rate,
+        in_flight=in_flight,
+        start=offsets.start,
     )
 
 

@@ -37,9 +37,10 @@ class PartitionOffsets:
 
     def lag_seconds(self, now_ms: int) -> float | None:
         """Age of the first uncommitted record; 0 when there is none."""
-        if self.lag_records == 0 or self.markers_only:
+        lag_records = self.lag_records
+        if lag_records == 0 or self.markers_only:
             return 0.0
-        if self.lag_records is None or self.first_uncommitted_ms is None:
+        if lag_records is None or self.first_uncommitted_ms is None:
             return None
         return max(0.0, (now_ms - self.first_uncommitted_ms) / 1000)
 

@@ -32,10 +32,14 @@ class Overview:
         """Forget a group and its history."""
         self._groups.pop(key, None)
 
-    def add_report(self, report: SidecarReport, now_ms: int, key: str | None = None) -> None:
-        """Add a report of a sidecar of the group `key`, as its token proves it; None: of the group that it names."""
-        if (group := self._groups.get(report.group_id if key is None else key)) is not None:
-            group.add_report(report, now_ms)
+    def add_report(self, report: SidecarReport, now_ms: int, key: str | None = None) -> bool:
+        """
+        Add a report of a sidecar of the group `key`, as its token proves it; None: of the group that it names.
+
+        Returns whether it says anything new apart from numbers and times.
+        """
+        group = self._groups.get(report.group_id if key is None else key)
+        return group is not None and group.add_report(report, now_ms)
 
     def update_description(self, found: Description, now_ms: int, key: str | None = None) -> None:
         """Replace the engine's description of a group; the key is the described id unless it is given."""

@@ -4,7 +4,7 @@ Describes a group by the reports of its sidecars alone, where the operator canno
 `group` calls it with the last report of each sidecar. Clients without a sidecar of Rota are not seen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rota_operator.overview.assignment import Partition
@@ -25,6 +25,7 @@ class LastReport:
     """The last report of a sidecar, and whether it has not expired."""
 
     report: pb.SidecarReport
+    partitions: Sequence[Partition]
     is_known: bool
 
 
@@ -43,35 +44,23 @@ def described_by(reports: Mapping[str, LastReport]) -> DescribedGroup:
         state=_state(fresh),
         generation=newest[1] if fresh else None,
         member_ids={name: each.report.member.member_id for name, each in current.items()},
-        owners=_owners({name: each.report for name, each in current.items()}),
+        owners=_owners(current),
     )
-
-
-def membership_of(report: pb.SidecarReport) -> object:
-    """Return the part of a report on which `described_by` depends, for comparison."""
-    member = report.member
-    partitions = frozenset((each.topic, each.partition) for each in report.partitions)
-    return member.state, member.incarnation, member.generation_id, member.member_id, partitions
 
 
 def offsets_of(report: pb.PartitionReport) -> PartitionOffsets:
     """Return a partition's offsets as its owner reports them. Records with a verdict count as lag until they are committed."""
-    first_ms = (
-        report.first_unresolved_timestamp_ms if report.HasField("first_unresolved_timestamp_ms") else None
-    )
-    position, end = _optional(report, "position"), _optional(report, "end")
-    is_done = first_ms is None and position is not None and end is not None and position >= end
+    has = report.HasField
+    first_ms = report.first_unresolved_timestamp_ms if has("first_unresolved_timestamp_ms") else None
+    end = report.end if has("end") else None
+    is_done = first_ms is None and end is not None and has("position") and report.position >= end
     return PartitionOffsets(
-        committed=_optional(report, "committed"),
-        start=_optional(report, "start"),
+        committed=report.committed if has("committed") else None,
+        start=report.start if has("start") else None,
         end=end,
         first_uncommitted_ms=first_ms,
         markers_only=is_done,
     )
-
-
-def _optional(report: pb.PartitionReport, field: str) -> int | None:
-    return int(getattr(report, field)) if report.HasField(field) else None  # type: ignore[arg-type]
 
 
 def _epoch(report: pb.SidecarReport) -> tuple[int, int]:
@@ -91,12 +80,12 @@ def _state(fresh: list[pb.SidecarReport]) -> str:
     return STABLE if len({_epoch(each) for each in fresh}) == 1 else PREPARING
 
 
-def _owners(reports: Mapping[str, pb.SidecarReport]) -> Mapping[Partition, str]:
+def _owners(reports: Mapping[str, LastReport]) -> Mapping[Partition, str]:
     """Return the owners by partition; of two, the one in the later generation: the other may not know of it yet."""
     found: dict[Partition, tuple[tuple[int, int], str]] = {}
-    for name, report in sorted(reports.items()):
-        for each in report.partitions:
-            partition, claim = Partition(each.topic, each.partition), (_epoch(report), name)
+    for name, each in sorted(reports.items()):
+        claim = _epoch(each.report), name
+        for partition in each.partitions:
             if partition not in found or found[partition][0] < claim[0]:
                 found[partition] = claim
     return {partition: name for partition, (_, name) in found.items()}

@@ -24,16 +24,29 @@ class Sample(NamedTuple):
 
 
 class SidecarReports:
-    """Reports of one sidecar; they expire after REPORT_VALID_MS."""
+    """
+    Reports of one sidecar; they expire after REPORT_VALID_MS.
+
+    Invariant: `partitions` are those of `last`, in its order.
+    """
 
     def __init__(self) -> None:
         # Valid until it expires; see `known`.
         self.last: pb.SidecarReport | None = None
+        self.partitions: tuple[Partition, ...] = ()
         self.at_ms = 0
+        self._content: object = None
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
-    def update(self, report: pb.SidecarReport, now_ms: int) -> None:
-        """Add a report; a lower record count than before means that the sidecar has restarted."""
+    def update(self, report: pb.SidecarReport, now_ms: int) -> bool:
+        """
+        Add a report; a lower record count than before means that the sidecar has restarted.
+
+        Returns whether it says anything new apart from numbers and times, as the first one after a silence does.
+        """
+        was = self._content if self.known(now_ms) is not None else None
+        self.partitions = tuple(map(partition_of, report.partitions))
+        self._content = content_of(report, self.partitions)
         done = report.member.records_done
         if self._samples and done < self._samples[-1].records_done:
             # The sidecar was restarted, and its counter starts anew.
@@ -42,6 +55,7 @@ class SidecarReports:
         while self._samples[0].at_ms < now_ms - RATE_WINDOW_MS:
             self._samples.popleft()
         self.last, self.at_ms = report, now_ms
+        return was != self._content
 
     def known(self, now_ms: int) -> pb.SidecarReport | None:
         """The last report; None once expired."""
@@ -61,6 +75,22 @@ class SidecarReports:
 def partition_of(report: pb.PartitionReport) -> Partition:
     """Topic and number of a reported partition."""
     return Partition(report.topic, report.partition)
+
+
+def content_of(report: pb.SidecarReport, partitions: tuple[Partition, ...]) -> object:
+    """Return everything of a report but its numbers and times, for comparison."""
+    member = report.member
+    return (
+        partitions,
+        member.state,
+        member.incarnation,
+        member.generation_id,
+        member.member_id,
+        (member.suspended, member.draining, member.ready),
+        (member.last_error, member.readiness_problem, tuple(member.problems)),
+        [each.problem for each in report.partitions],
+        (report.version, report.cluster_id),
+    )
 
 
 def problems_of(report: pb.SidecarReport) -> tuple[str, ...]:

@@ -86,6 +86,14 @@ def parse_spec(spec: Mapping[str, Any]) -> ConsumerGroupSpec:
     return parse_model(ConsumerGroupSpec, spec, ("spec",))
 
 
+def spec_of(resource: Mapping[str, Any]) -> ConsumerGroupSpec | None:
+    """Return the spec of a ConsumerGroup; None if it is invalid."""
+    try:
+        return parse_spec(resource.get("spec") or {})
+    except InvalidSpec:
+        return None
+
+
 def check_update(was: ConsumerGroupSpec, spec: ConsumerGroupSpec) -> None:
     """Check that immutable fields are unchanged. Raises InvalidSpec."""
     errors = [

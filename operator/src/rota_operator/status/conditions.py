@@ -66,8 +66,9 @@ class Evidence:
         return 0 if self.group is None else sum(bool(each.member_id) for each in self.group.members)
 
 
-def evidence_of(inputs: StatusInputs, spec: ConsumerGroupSpec | None) -> Evidence:
+def evidence_of(inputs: StatusInputs) -> Evidence:
     """Prepare the view, and judge its partitions."""
+    spec = inputs.spec
     alerts = Alerts() if spec is None else spec.monitoring.alerts
     view = inputs.group
     if view is not None and spec is not None:
@@ -152,7 +153,7 @@ def _refusal(evidence: Evidence) -> Verdict | None:
     # A server that does not answer now says nothing about the group; if it is the coordinator, its view expires.
     if (failure := inputs.failure) is not None and failure.reason != Reason.UNAVAILABLE:
         return Verdict("False", Reason(failure.reason), failure.message)
-    pinned = (inputs.resource.get("status") or {}).get("clusterId", "")
+    pinned = inputs.former.cluster_id
     if pinned and inputs.cluster_id not in ("", pinned):
         return Verdict(
             "False",

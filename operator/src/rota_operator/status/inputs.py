@@ -8,6 +8,8 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object
+from rota_operator.spec.model import ConsumerGroupSpec
+from rota_operator.spec.status import ConsumerGroupStatus
 
 # Of a Deployment, while the API server refuses its pods: a quota, a Pod Security level, an admission webhook.
 REPLICA_FAILURE = "ReplicaFailure"
@@ -61,7 +63,12 @@ class Sidecars:
 class StatusInputs:
     """Everything that the status of one ConsumerGroup depends on."""
 
+    # Only its metadata is read here.
     resource: Object
+    # None: the spec is invalid.
+    spec: ConsumerGroupSpec | None
+    # The status as the API server holds it.
+    former: ConsumerGroupStatus
     decision: Decision
     # The same time twice: RFC 3339 in UTC, and in ms.
     now: str

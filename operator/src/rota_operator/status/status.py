@@ -6,9 +6,8 @@ from typing import Any
 from rota_operator.overview.view import EventKind, GroupView
 from rota_operator.reconcile.observed import Object
 from rota_operator.spec.conditions import Phase, Reason
-from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.status import Condition, ConsumerGroupStatus, Lag, LastRebalance, Placement
-from rota_operator.spec.validation import InvalidSpec, parse_model, parse_spec
+from rota_operator.spec.validation import InvalidSpec, parse_model
 from rota_operator.status.conditions import Evidence, conditions_of, evidence_of
 from rota_operator.status.inputs import StatusInputs
 
@@ -25,7 +24,7 @@ REFUSING = frozenset({
 
 def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
     """Return the status of a ConsumerGroup."""
-    evidence, former = evidence_of(inputs, _spec_of(inputs.resource)), read_status(inputs.resource)
+    evidence, former = evidence_of(inputs), inputs.former
     decision, pods, group = inputs.decision, inputs.pods, evidence.group
     conditions = conditions_of(evidence, former.conditions)
     return ConsumerGroupStatus(
@@ -104,13 +103,6 @@ def _pruned(value: Any) -> Any:  # noqa: ANN401  any JSON value
         return value
     below = {name: _pruned(each) for name, each in value.items()}
     return {name: each for name, each in below.items() if each not in ("", {}, [])}
-
-
-def _spec_of(resource: Object) -> ConsumerGroupSpec | None:
-    try:
-        return parse_spec(resource.get("spec", {}))
-    except InvalidSpec:
-        return None
 
 
 def _phase(evidence: Evidence, conditions: tuple[Condition, ...]) -> Phase:

@@ -17,12 +17,15 @@ class Queue:
 
     def __init__(self) -> None:
         self.keys: list[Key] = []
+        # Whether the ConsumerGroup itself has changed, of the last key.
+        self.is_own: bool | None = None
         self.has_room = True
         self.warnings: list[str] = []
         self.handlers = Handlers(ResourceIndex(), self.add, self.warnings.append)
 
-    def add(self, key: Key) -> bool:
+    def add(self, key: Key, *, is_own: bool) -> bool:
         self.keys.append(key)
+        self.is_own = is_own
         return self.has_room
 
     def on_group(self, body: Any, type: str = "MODIFIED") -> list[Key]:  # noqa: ANN401  any object
@@ -41,6 +44,7 @@ class Queue:
 def test_a_group_is_added_when_it_changes_and_not_when_its_status_does() -> None:
     queue, body = Queue(), group("one")
     assert queue.on_group(body, "ADDED") == [ONE]
+    assert queue.is_own
     assert queue.on_group({**body, "status": {"members": 1}}) == []
     assert queue.on_group(body, DELETED) == [ONE]
 
@@ -61,6 +65,7 @@ def test_an_object_adds_the_group_whose_claim_it_carries() -> None:
     queue = Queue()
     queue.on_group(group("one", uid="u-1"))
     assert queue.on_owned({CLAIM_LABEL: "u-1"}) == [ONE]
+    assert not queue.is_own
     assert queue.on_owned({CLAIM_LABEL: "u-9"}) == []
     assert queue.on_owned(None) == []
 

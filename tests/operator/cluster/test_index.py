@@ -38,6 +38,28 @@ def test_deletion_finalizers_annotations_and_labels_ask_for_a_reconcile() -> Non
         assert index.update({**body, "metadata": {**body["metadata"], **change}}), change
 
 
+def test_a_version_that_a_reconcile_has_written_is_no_news_of_the_watch() -> None:
+    index, body = ResourceIndex(), group("orders")
+    written = {**body, "metadata": {**body["metadata"], "finalizers": ["rota.dev/release"]}}
+    index.refresh(written)
+    assert index.keys() == ()
+    index.update(body)
+    index.refresh(written)
+    assert not index.update(written)
+
+
+def test_a_version_that_claims_something_else_is_left_to_the_watch() -> None:
+    index = ResourceIndex()
+    index.update(group("orders", target="app"))
+    moved = group("orders", target="other")
+    moved["metadata"]["generation"] = 2
+    index.refresh(moved)
+    claim = index.claim(Key("shop", "orders"))
+    assert claim is not None
+    assert claim.target == WorkloadRef("Deployment", "app")
+    assert index.update(moved)
+
+
 def test_rivals_claim_the_same_workload_or_the_same_group_id() -> None:
     index = ResourceIndex()
     for each in (

@@ -27,6 +27,7 @@ from rota_operator.cluster.reconciler import (
     Reports,
     look_again_s,
 )
+from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.spec.conditions import Reason
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run, status
@@ -94,7 +95,7 @@ def play(cluster: Cluster, story: Callable[[Reconciler], Awaitable[None]]) -> No
         settings = OperatorSettings(sidecar_image="sidecar:1", fleet_address="fleet:7083", insecure=True)
         reconciler = Reconciler(
             api,
-            Surroundings(ResourceIndex(), groups, settings, (1, 35)),
+            Surroundings(ResourceIndex(), groups, SharedReads(api, window_s=0.0), settings, (1, 35)),
             Performer(api, groups, Others(), lambda resource, action: None),
             groups,
             Reports(lambda key, outcome: cluster.outcomes.append(outcome), cluster.gone.append),

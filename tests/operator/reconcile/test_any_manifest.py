@@ -16,7 +16,8 @@ from rota_operator.reconcile.observed import WorkloadRef
 from rota_operator.spec import crd
 from rota_operator.spec.conditions import Reason
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.validation import Path, dotted
+from rota_operator.spec.status import ConsumerGroupStatus
+from rota_operator.spec.validation import Path, dotted, spec_of
 from rota_operator.status.inputs import StatusInputs
 from rota_operator.status.status import status_of
 from tests.operator.plan.test_settings import NEEDS, OTHERS
@@ -135,7 +136,9 @@ def test_a_manifest_ends_in_a_refusal_with_its_path_or_in_a_plan_that_comes_to_r
         assert not any(isinstance(each, do.AdoptWorkload | do.ScaleWorkload) for each in decision.actions)
     else:
         assert kinds(world.plan()) == ["Configure"]
-    inputs = StatusInputs(world.group, decision, "2026-09-21T09:00:00Z", 0)
+    inputs = StatusInputs(
+        world.group, spec_of(world.group), ConsumerGroupStatus(), decision, "2026-09-21T09:00:00Z", 0
+    )
     assert status_of(inputs).conditions[0].status != "True"
     before = copy.deepcopy(workloads)
     world.delete()

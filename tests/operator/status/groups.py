@@ -78,7 +78,7 @@ DECISION = Decision(
 
 
 def inputs(spec: Mapping[str, Any] | None = None, **given: Any) -> StatusInputs:  # noqa: ANN401
-    applied = given.get("resource", resource(**(spec or {})))
+    applied: Mapping[str, Any] = given.get("resource") or resource(**(spec or {}))
     base = StatusInputs(
         resource=applied,
         spec=spec_of(applied),

@@ -20,6 +20,7 @@ from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.observe import GroupStates
 from rota_operator.cluster.perform import Coordinators
 from rota_operator.cluster.queues import Key
+from rota_operator.cluster.shared_records import SharedRecords
 from rota_operator.engines.admin import commit_initial_offsets, delete_group
 from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
@@ -28,7 +29,7 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import UNKNOWN, Description
 from rota_operator.overview.group import EngineAccess
 from rota_operator.overview.offset_lookups import FoundOffsets, OffsetLookups, OffsetQuery
-from rota_operator.overview.offsets import QUERIED_VALID_MS, PartitionOffsets
+from rota_operator.overview.offsets import QUERIED_VALID_MS, OffsetChange, PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.reported_group import MEMBER_STATES
 from rota_operator.overview.reports import REPORT_VALID_MS
@@ -142,6 +143,8 @@ class GroupWatches(GroupStates, Coordinators):
         self._callbacks = callbacks
         self._wall_ms = wall_ms
         self._watches: dict[Key, Watch] = {}
+        # By the coordinator's address and the isolation level; of channels that are open.
+        self._records: dict[tuple[str, bool], SharedRecords] = {}
         # Cancelled, and still ending.
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -172,6 +175,8 @@ class GroupWatches(GroupStates, Coordinators):
             task.cancel()
             self._ending.add(task)
         if watch.channel is not None and self._channels.release(watch.watched.coordinator):
+            for read_committed in (False, True):
+                self._records.pop((watch.watched.coordinator, read_committed), None)
             closing = asyncio.create_task(self._channels.close_released())
             closing.add_done_callback(self._ended)
             self._ending.add(closing)
@@ -304,7 +309,7 @@ class GroupWatches(GroupStates, Coordinators):
                 watched.group_id,
                 Subscription(watched.topics, watched.topic_pattern),
                 RotaGroups(channel),
-                self._records(channel, watched),
+                self._shared_records(channel, watched),
                 lambda: watch.overview.owned(watched.group_id),
             )
             yield repeat(
@@ -314,7 +319,7 @@ class GroupWatches(GroupStates, Coordinators):
             )
 
     async def _initial_offsets(self, channel: grpc.aio.Channel, watched: Watched) -> Mapping[Partition, int]:
-        records = self._records(channel, watched)
+        records = records_of(channel, watched)
         partitions = await records.partitions(watched.topics, watched.topic_pattern)
         ranges = await records.ranges(partitions)
         at_end = watched.initial_offset == LATEST
@@ -338,8 +343,11 @@ class GroupWatches(GroupStates, Coordinators):
         edges = {each: at.end if at_end else at.start for each, at in watch.listing.offsets.items()}
         return {each: offset for each, offset in edges.items() if offset is not None}
 
-    def _records(self, channel: grpc.aio.Channel, watched: Watched) -> RotaRecords:
-        return RotaRecords(channel, read_committed=watched.read_committed)
+    def _shared_records(self, channel: grpc.aio.Channel, watched: Watched) -> SharedRecords:
+        key = (watched.coordinator, watched.read_committed)
+        if key not in self._records:
+            self._records[key] = SharedRecords(records_of(channel, watched))
+        return self._records[key]
 
     def _described(self, key: Key, watch: Watch, found: Description) -> None:
         watch.description = found
@@ -357,12 +365,19 @@ class GroupWatches(GroupStates, Coordinators):
     async def _poll(self, key: Key, watch: Watch, offsets: OffsetWatch) -> None:
         found = await offsets.poll()
         watch.has_offsets = has_offsets(found)
-        watch.overview.update_offsets(watch.watched.group_id, found, self._wall_ms())
-        self._changed(key, watch)
+        change = watch.overview.update_offsets(watch.watched.group_id, found, self._wall_ms())
+        if change is OffsetChange.PARTITIONS:
+            self._callbacks.on_view(key)
+        elif change is OffsetChange.NUMBERS:
+            self._callbacks.on_numbers(key)
+        self._check_state(key, watch)
 
     def _changed(self, key: Key, watch: Watch) -> None:
         """Report that the view has changed, and whether decisions depend on the change."""
         self._callbacks.on_view(key)
+        self._check_state(key, watch)
+
+    def _check_state(self, key: Key, watch: Watch) -> None:
         members = self.members(key)
         state = (None if members is None else members > 0, watch.has_offsets)
         if watch.state != state:
@@ -374,6 +389,11 @@ class GroupWatches(GroupStates, Coordinators):
         self._ending.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self._callbacks.on_exception(error)
+
+
+def records_of(channel: grpc.aio.Channel, watched: Watched) -> RotaRecords:
+    """Return the log that a group reads, at its isolation level."""
+    return RotaRecords(channel, read_committed=watched.read_committed)
 
 
 def has_offsets(found: Mapping[Partition, PartitionOffsets]) -> bool:

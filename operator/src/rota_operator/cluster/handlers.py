@@ -6,11 +6,12 @@ of its own. The registry is our own, so that nothing else that is imported adds 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Protocol
 
 import kopf
 from kopf._core.engines.peering import Identity
+from typing_extensions import override
 
 from rota_operator.cluster.index import ResourceIndex, key_of
 from rota_operator.cluster.kinds import (
@@ -30,15 +31,39 @@ CONNECT_TIMEOUT_S = 10
 # Between the attempts of one request of kopf; watches are opened again for ever.
 BACKOFFS_S = (1, 2, 4, 8, 16, 30)
 WORKERS_MAX = 16
+# For the next event of an object, until its task ends: a thousand objects must not keep others waiting for a worker.
+IDLE_S = 0.1
 IDENTITY = "rota-operator"
 
 
-class Handlers:
-    """Handlers for one process; `enqueue` takes a key and returns False if it has no room."""
+class Enqueue(Protocol):
+    """Takes ConsumerGroups to reconcile."""
 
-    def __init__(
-        self, index: ResourceIndex, enqueue: Callable[[Key], bool], warn: Callable[[str], None]
-    ) -> None:
+    def __call__(self, key: Key, *, is_own: bool) -> bool:
+        """Add a ConsumerGroup that has changed itself, or whose objects have; returns False if there is no room."""
+        ...
+
+
+class NoDiffs(kopf.DiffBaseStorage):
+    """Keeps no former states of objects: only handlers of changes need them, and they cost more than ours of events."""
+
+    @override
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    @override
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    @override
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        return
+
+
+class Handlers:
+    """Handlers for one process."""
+
+    def __init__(self, index: ResourceIndex, enqueue: Enqueue, warn: Callable[[str], None]) -> None:
         self._index = index
         self._enqueue = enqueue
         self._warn = warn
@@ -54,19 +79,19 @@ class Handlers:
             changed = self._index.update(body)
         if not changed:
             return
-        self._add(key)
+        self._add(key, is_own=True)
         if was is not None and was != self._index.claim(key):
             for rival in self._index.rivals(was):
-                self._add(Key(rival.namespace, rival.name))
+                self._add(Key(rival.namespace, rival.name), is_own=True)
 
     async def on_owned(self, meta: Mapping[str, Any], **_: object) -> None:
         """Reconcile the ConsumerGroup whose label an object carries."""
         uid = (meta.get("labels") or {}).get(CLAIM_LABEL, "")
         if (key := self._index.key_of_uid(uid)) is not None:
-            self._add(key)
+            self._add(key, is_own=False)
 
-    def _add(self, key: Key) -> None:
-        if not self._enqueue(key):
+    def _add(self, key: Key, *, is_own: bool) -> None:
+        if not self._enqueue(key, is_own=is_own):
             self._warn(
                 f"too many ConsumerGroups wait; {key.namespace}/{key.name} is reconciled at the next resync"
             )
@@ -99,6 +124,8 @@ def settings_of(namespaces: Collection[str]) -> kopf.OperatorSettings:
     settings.networking.connect_timeout = CONNECT_TIMEOUT_S
     settings.networking.error_backoffs = BACKOFFS_S
     settings.queueing.worker_limit = WORKERS_MAX
+    settings.queueing.idle_timeout = IDLE_S
+    settings.persistence.diffbase_storage = NoDiffs()
     for kind in (*WORKLOADS, CONFIG_MAP, DISRUPTION_BUDGET):
         settings.watching.label_selectors[resource_of(kind)] = CLAIM_LABEL
     return settings

@@ -39,6 +39,16 @@ class ResourceIndex:
         self._by_uid[entry.claim.uid] = key
         return was is None or was.essence != entry.essence
 
+    def refresh(self, body: Object) -> None:
+        """
+        Take over a version that a reconcile has decided on or written, so that the watch reports no change with it.
+
+        No-op for a ConsumerGroup that is not in the index, or that claims something else by now: the watch has to report that.
+        """
+        entry = self._entries.get(key_of(body))
+        if entry is not None and entry.claim == claim_of(body):
+            self.update(body)
+
     def remove(self, body: Object) -> None:
         """Remove a ConsumerGroup, unless another one has its name by now."""
         key = key_of(body)

@@ -37,6 +37,7 @@ from rota_operator.cluster.reconciler import (
     record_action,
     record_outcome,
 )
+from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
 from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
@@ -49,8 +50,10 @@ from rota_operator.status.inputs import Pods, Sidecars, StatusInputs, pods_of
 from rota_operator.status.status import status_of
 from rota_service.event_log import EventLog
 
-# Reconciles at a time. Each waits for the API server most of its time.
-WORKERS = 8
+# Reconciles at a time. Each waits for the API server most of its time, and for others to share a list with.
+WORKERS = 16
+# For an object of a ConsumerGroup, or its group at the coordinator: our own write is followed by those of controllers.
+SETTLE_S = 0.5
 # While the API server does not answer at the start, or does not know ConsumerGroups yet.
 RETRY_S = 2.0
 # For kopf to end.
@@ -169,7 +172,7 @@ class Leading:
 
     async def _watch(self, stop: asyncio.Event) -> None:
         environment = self._environment
-        on_event = handlers.Handlers(self._resources, self._queue.add, environment.event_log.warning)
+        on_event = handlers.Handlers(self._resources, self._enqueue, environment.event_log.warning)
         registry = handlers.registry_of(on_event, environment.api.connection_info)
         await handlers.watch(registry, environment.config.namespaces, stop, environment.take_signals)
 
@@ -214,7 +217,9 @@ class Leading:
         config = environment.config
         return Reconciler(
             environment.api,
-            Surroundings(self._resources, self._groups, self._settings, version),
+            Surroundings(
+                self._resources, self._groups, SharedReads(environment.api), self._settings, version
+            ),
             Performer(
                 environment.api, self._groups, self._fleet.settings, partial(record_action, self._events)
             ),
@@ -234,8 +239,12 @@ class Leading:
         finally:
             self._environment.metrics.reconciled(outcome, clock() - started_s)
 
+    def _enqueue(self, key: Key, *, is_own: bool) -> bool:
+        """Reconcile a ConsumerGroup: at once if it has changed itself."""
+        return self._queue.add(key, 0.0 if is_own else SETTLE_S)
+
     def _on_state(self, key: Key) -> None:
-        self._queue.add(key)
+        self._queue.add(key, SETTLE_S)
 
     def _failed(self, key: Key, error: Exception) -> None:
         """Log a failed reconcile; what is neither the API server's answer nor a coordinator's is a bug."""
@@ -248,6 +257,8 @@ class Leading:
     def _decided(self, key: Key, outcome: Outcome) -> None:
         was = self._decided_last.get(key)
         self._decided_last[key] = decided_of(outcome)
+        # Our own finalizer is no reason to reconcile again.
+        self._resources.refresh(outcome.observed.resource)
         record_outcome(self._events, None if was is None else was.problem, outcome)
         self._status.observed(key, outcome.observed.resource)
 

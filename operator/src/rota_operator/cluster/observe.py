@@ -2,7 +2,8 @@
 Reads the part of the cluster that one ConsumerGroup needs into an `Observed`. Called by the reconciler before each decision.
 
 The resource and its objects are read from the API server, so that a decision never rests on a watch that lags behind our own
-writes; other ConsumerGroups come from the index. That are seven small requests for one reconcile, however many groups there are.
+writes; other ConsumerGroups come from the index. That are seven small requests for one reconcile, however many groups there are;
+the three of them that are lists are shared with other reconciles at the same time.
 """
 
 import asyncio
@@ -13,17 +14,11 @@ from typing import NamedTuple, Protocol
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError
 from rota_operator.cluster.index import ResourceIndex
-from rota_operator.cluster.kinds import (
-    AUTOSCALER,
-    CONFIG_MAP,
-    DISRUPTION_BUDGET,
-    WORKLOADS,
-    ResourceKind,
-    workload_kind,
-)
+from rota_operator.cluster.kinds import CONFIG_MAP, DISRUPTION_BUDGET, workload_kind
 from rota_operator.cluster.pending_pods import pending_pods
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.refused_pods import refused_pods
+from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.reconcile.group import claim_of
 from rota_operator.reconcile.observed import Object, Observed, OperatorSettings, WorkloadRef
@@ -46,6 +41,7 @@ class Surroundings(NamedTuple):
 
     resources: ResourceIndex
     groups: GroupStates
+    reads: SharedReads
     settings: OperatorSettings
     version: tuple[int, int]
 
@@ -57,10 +53,10 @@ async def observe(api: Api, around: Surroundings, key: Key, resource: Object) ->
     owned_name = f"rota-{key.name}"
     async with first_api_error(), asyncio.TaskGroup() as tasks:
         target = tasks.create_task(target_of(api, key, own.target))
-        adopted = tasks.create_task(adopted_workloads(api, key, selector))
+        adopted = tasks.create_task(around.reads.adopted(key.namespace, own.uid))
         config_map = tasks.create_task(api.find(CONFIG_MAP, key.namespace, owned_name))
         budget = tasks.create_task(api.find(DISRUPTION_BUDGET, key.namespace, owned_name))
-        autoscalers = tasks.create_task(autoscalers_of(api, key, own.target))
+        autoscalers = tasks.create_task(autoscalers_of(around.reads, key, own.target))
         pending = tasks.create_task(pending_pods(api, key.namespace, selector, resource))
     return Observed(
         resource=resource,
@@ -99,33 +95,15 @@ async def target_of(api: Api, key: Key, target: WorkloadRef | None) -> Object | 
     return await api.find(workload_kind(target), key.namespace, target.name)
 
 
-async def adopted_workloads(api: Api, key: Key, selector: str) -> tuple[Object, ...]:
-    """Read the workloads that carry the claim's label; the items of a list have no kind of their own."""
-    found: list[Object] = []
-    for kind in WORKLOADS:
-        found += [typed(each, kind) async for each in api.list(kind, key.namespace, selector)]
-    return tuple(found)
-
-
-async def autoscalers_of(api: Api, key: Key, target: WorkloadRef | None) -> tuple[str, ...]:
+async def autoscalers_of(reads: SharedReads, key: Key, target: WorkloadRef | None) -> tuple[str, ...]:
     """Return the names of the HorizontalPodAutoscalers that scale the workload."""
     if target is None:
         return ()
-    return tuple(
-        [
-            each["metadata"]["name"]
-            async for each in api.list(AUTOSCALER, key.namespace)
-            if scales(each, target)
-        ]
-    )
+    found = await reads.autoscalers(key.namespace)
+    return tuple(each["metadata"]["name"] for each in found if scales(each, target))
 
 
 def scales(autoscaler: Object, target: WorkloadRef) -> bool:
     """Return whether an autoscaler scales the workload."""
     reference = autoscaler["spec"]["scaleTargetRef"]
     return (reference.get("kind"), reference.get("name")) == tuple(target)
-
-
-def typed(item: Object, kind: ResourceKind) -> Object:
-    """Add kind and API version, which the API server leaves out in a list."""
-    return {"apiVersion": kind.api_version, "kind": kind.kind, **item}

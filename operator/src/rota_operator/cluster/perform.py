@@ -72,16 +72,19 @@ class Performer:
         self._sidecars = sidecars
         self._on_performed = on_performed
 
-    async def perform(self, key: Key, resource: Object, actions: Sequence[Action]) -> None:
-        """Perform all actions. Raises ApiError, or Unavailable of a coordinator."""
+    async def perform(self, key: Key, resource: Object, actions: Sequence[Action]) -> Object:
+        """Perform all actions; returns the resource as they leave it. Raises ApiError, or Unavailable of a coordinator."""
+        newest = resource
         for action in actions:
-            await self._perform(key, resource, action)
+            newest = await self._perform(key, resource, action) or newest
             self._on_performed(resource, action)
+        return newest
 
-    async def _perform(self, key: Key, resource: Object, action: Action) -> None:
+    async def _perform(self, key: Key, resource: Object, action: Action) -> Object | None:
+        """Perform an action; returns the resource if it has written it."""
         match action:
             case AddFinalizer():
-                await self._set_finalizers(key, resource, add=True)
+                return await self._set_finalizers(key, resource, add=True)
             case RemoveFinalizer():
                 await self._set_finalizers(key, resource, add=False)
             case CommitInitialOffsets():
@@ -92,6 +95,7 @@ class Performer:
                 self._sidecars.configure(key, action.settings, action.settings_hash)
             case _:
                 await self._change_object(key, resource, action)
+        return None
 
     async def _change_object(
         self,
@@ -155,17 +159,18 @@ class Performer:
         version = action.resource_version or found["metadata"]["resourceVersion"]
         await self._api.apply(kind, key.namespace, name, of_version({}, version))
 
-    async def _set_finalizers(self, key: Key, resource: Object, *, add: bool) -> None:
+    async def _set_finalizers(self, key: Key, resource: Object, *, add: bool) -> Object:
         """Add or remove our finalizer, in the version that was observed: others may change the list too."""
         metadata = resource["metadata"]
         others = [each for each in metadata.get("finalizers") or () if each != FINALIZER]
         finalizers = [*others, FINALIZER] if add else others
         changes = of_version({"metadata": {"finalizers": finalizers}}, metadata["resourceVersion"])
         try:
-            await self._api.patch(CONSUMER_GROUP, *key, changes)
+            return await self._api.patch(CONSUMER_GROUP, *key, changes)
         except NotFound:
             if add:
                 raise
+            return resource
 
 
 def of_version(fields: Object, resource_version: str) -> Object:

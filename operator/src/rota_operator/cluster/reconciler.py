@@ -8,6 +8,7 @@ tried again with a backoff, whatever failed.
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from rota_operator.cluster.api import Api
@@ -96,7 +97,7 @@ class Reconciler:
             observed = await self._observe(key, resource)
             decision = plan(observed)
             self._watch(key, observed, decision)
-            error = await self._perform(key, observed, decision)
+            observed, error = await self._perform(key, observed, decision)
             if isinstance(error, Conflict) and error.retry and attempt + 1 < ATTEMPTS_MAX:
                 # Another client was first, often a controller that counts pods: decide on what is there now.
                 continue
@@ -120,12 +121,13 @@ class Reconciler:
 
     async def _perform(
         self, key: Key, observed: Observed, decision: Decision
-    ) -> ApiError | Unavailable | None:
+    ) -> tuple[Observed, ApiError | Unavailable | None]:
+        """Perform a decision; returns the observation with the resource as it is now, and what has failed."""
         try:
-            await self._performer.perform(key, observed.resource, decision.actions)
+            resource = await self._performer.perform(key, observed.resource, decision.actions)
         except (ApiError, Unavailable) as error:
-            return error
-        return None
+            return observed, error
+        return replace(observed, resource=resource), None
 
     def _forget(self, key: Key) -> None:
         self._looking.pop(key, None)

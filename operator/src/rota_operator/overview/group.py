@@ -22,7 +22,7 @@ from rota_operator.overview.description import (
     with_names,
 )
 from rota_operator.overview.history import History
-from rota_operator.overview.offsets import UNKNOWN_OFFSETS, KnownOffsets, PartitionOffsets
+from rota_operator.overview.offsets import UNKNOWN_OFFSETS, KnownOffsets, OffsetChange, PartitionOffsets
 from rota_operator.overview.reported_group import LastReport, described_by, offsets_of
 from rota_operator.overview.reports import SidecarReports, problems_of
 from rota_operator.overview.view import GroupView, MemberView, OwnedPartitions, PartitionView
@@ -89,9 +89,9 @@ class GroupState:
         self._seen |= owners.keys()
         self._described = DescribedGroup(found.state, found.generation, found.strategy, member_ids, owners)
 
-    def update_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
+    def update_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> OffsetChange:
         """Replace the engine's offsets of all partitions of the group; partitions that are not in it are forgotten."""
-        self._offsets.update(found, now_ms)
+        return self._offsets.update(found, now_ms)
 
     def update_queried(
         self, found: Mapping[Partition, PartitionOffsets], missing: Collection[Partition], now_ms: int

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from rota_operator.overview.assignment import Partition
 
@@ -48,6 +49,16 @@ class PartitionOffsets:
 UNKNOWN_OFFSETS = PartitionOffsets()
 
 
+class OffsetChange(Enum):
+    """Extent of the change that an update of a group's offsets makes."""
+
+    NOTHING = "nothing"
+    # Offsets alone.
+    NUMBERS = "numbers"
+    # Partitions are listed for the first time or no more, or offsets were unknown before.
+    PARTITIONS = "partitions"
+
+
 class KnownOffsets:
     """The last reported offsets; they expire after OFFSETS_VALID_MS."""
 
@@ -59,10 +70,15 @@ class KnownOffsets:
         # Offsets that sidecars looked up, and when.
         self._queried: dict[Partition, tuple[PartitionOffsets, int]] = {}
 
-    def update(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
-        """Replace all offsets."""
+    def update(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> OffsetChange:
+        """Replace all offsets; returns what has changed."""
+        was = self.known(now_ms)
         self._found, self._at_ms = found, now_ms
+        if self.listed is not None and was == found:
+            return OffsetChange.NOTHING
+        is_listed = self.listed is not None and was.keys() == found.keys()
         self.listed = frozenset(found)
+        return OffsetChange.NUMBERS if is_listed else OffsetChange.PARTITIONS
 
     def update_queried(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
         """Add offsets that a sidecar looked up; each expires after QUERIED_VALID_MS."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description
 from rota_operator.overview.group import FULL_ACCESS, EngineAccess, GroupState
-from rota_operator.overview.offsets import PartitionOffsets
+from rota_operator.overview.offsets import OffsetChange, PartitionOffsets
 from rota_operator.overview.view import EventKind, HistoryEvent, OwnedPartitions, View, WorkloadView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
@@ -46,10 +46,16 @@ class Overview:
         if (group := self._groups.get(found.group_id if key is None else key)) is not None:
             group.update_description(found, now_ms)
 
-    def update_offsets(self, key: str, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> None:
-        """Replace the engine's offsets of a group; partitions that it does not list any more are forgotten."""
-        if (group := self._groups.get(key)) is not None:
-            group.update_offsets(found, now_ms)
+    def update_offsets(
+        self, key: str, found: Mapping[Partition, PartitionOffsets], now_ms: int
+    ) -> OffsetChange:
+        """
+        Replace the engine's offsets of a group; partitions that it does not list any more are forgotten.
+
+        Returns what has changed.
+        """
+        group = self._groups.get(key)
+        return OffsetChange.NOTHING if group is None else group.update_offsets(found, now_ms)
 
     def update_queried(
         self,

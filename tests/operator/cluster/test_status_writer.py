@@ -213,6 +213,40 @@ def test_a_write_of_an_outdated_version_is_decided_anew_on_the_newest() -> None:
     assert cluster.log.warnings == []
 
 
+def test_a_version_that_was_read_before_the_last_write_does_not_hide_what_is_held_since() -> None:
+    cluster = Cluster()
+    cluster.version, cluster.status = 9, {"members": 1, "conditions": [ready("True")]}
+
+    async def story(writer: StatusWriter) -> None:
+        read = resource(str(cluster.version), cluster.status)
+        cluster.wanted = {"members": 2, "conditions": [ready("False")]}
+        await writer.update(KEY)
+        cluster.wanted = {"members": 1, "conditions": [ready("True")]}
+        writer.observed(KEY, read)
+        await writer.update(KEY)
+
+    play(cluster, story)
+    assert cluster.status["conditions"] == [ready("True")]
+    assert [each.method for each in cluster.server.sent] == ["PATCH", "PATCH"]
+
+
+def test_versions_that_fall_when_a_store_is_restored_are_taken_over_after_a_conflict() -> None:
+    cluster = Cluster()
+    cluster.version = 100
+    cluster.wanted = {"members": 1}
+
+    async def story(writer: StatusWriter) -> None:
+        await writer.update(KEY)
+        cluster.version, cluster.status = 7, {}
+        cluster.wanted = {"members": 2, "conditions": [ready("True")]}
+        writer.observed(KEY, resource("7", {}))
+        await writer.update(KEY)
+        await writer.update(KEY)
+
+    play(cluster, story)
+    assert cluster.status["members"] == 2
+
+
 def test_a_failed_write_is_reported_and_tried_again() -> None:
     cluster = Cluster()
     cluster.wanted = {"members": 2}

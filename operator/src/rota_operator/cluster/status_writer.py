@@ -85,11 +85,16 @@ class StatusWriter:
         self._slots = asyncio.Semaphore(WRITES_AT_A_TIME)
 
     def observed(self, key: Key, resource: Object) -> None:
-        """Take over what the API server holds; marks the status for an update."""
+        """
+        Take over what a reconcile has read; marks the status for an update.
+
+        It may have read it before the last write of the status: that version would hide the difference to what is held now.
+        """
         known = self._groups.get(key)
         if known is None:
             known = self._groups[key] = Written({}, ConsumerGroupStatus(), "")
-        known.take_over(resource)
+        if order_of(version_of(resource)) >= order_of(known.resource_version):
+            known.take_over(resource)
         known.is_dirty = True
 
     def view_changed(self, key: Key) -> None:
@@ -171,8 +176,9 @@ class StatusWriter:
         else:
             if found is None:
                 self.forget(key)
-            else:
-                self.observed(key, found)
+            elif (known := self._groups.get(key)) is not None:
+                # Whatever its version is: it does not rise where the API server's store was restored.
+                known.take_over(found)
 
 
 def difference(was: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -186,6 +192,11 @@ def difference(was: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str
         elif value != before or name not in was:
             changes[name] = value
     return changes
+
+
+def order_of(version: str) -> tuple[int, str]:
+    """Return a key that orders resource versions: they are decimal numbers."""
+    return len(version), version
 
 
 def version_of(resource: Object) -> str:

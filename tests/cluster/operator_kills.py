@@ -18,7 +18,14 @@ from tests.support.cluster.manifests import Manifest
 
 GROUP, TARGET, SECOND_TARGET = "orders", "enricher", "second"
 OTHER_TOPIC = "payments"
-COMPARED = "consumergroups,deployments,statefulsets,configmaps,poddisruptionbudgets"
+# Paths of what is compared, by kind.
+COMPARED = {
+    "ConsumerGroup": "apis/rota.dev/v1alpha1/consumergroups",
+    "Deployment": "apis/apps/v1/deployments",
+    "StatefulSet": "apis/apps/v1/statefulsets",
+    "ConfigMap": "api/v1/configmaps",
+    "PodDisruptionBudget": "apis/policy/v1/poddisruptionbudgets",
+}
 # Every namespace has it.
 OF_KUBERNETES = "ConfigMap/kube-root-ca.crt"
 # By kind and name.
@@ -130,12 +137,13 @@ def kubectl(cluster: Cluster, verb: str, manifests: Sequence[Manifest], *flags: 
 def states_of(cluster: Cluster, runs: Sequence[Run]) -> dict[str, State]:
     """Objects of each run's namespace, by the namespace."""
     found: dict[str, State] = {run.namespace: {} for run in runs}
-    answer = json.loads(cluster.kubectl("get", COMPARED, "--all-namespaces", "--output=json"))
-    for each in answer["items"]:
-        state = found.get(each["metadata"]["namespace"])
-        key = f"{each['kind']}/{each['metadata']['name']}"
-        if state is not None and key != OF_KUBERNETES:
-            state[key] = each
+    for kind, path in COMPARED.items():
+        # kubectl would read and write each object.
+        for each in json.loads(cluster.kubectl("get", "--raw", f"/{path}"))["items"]:
+            state = found.get(each["metadata"]["namespace"])
+            key = f"{kind}/{each['metadata']['name']}"
+            if state is not None and key != OF_KUBERNETES:
+                state[key] = each
     return found
 
 

@@ -14,7 +14,7 @@ from tests.support.processes import steady_ms, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak("operator-at-rest"), pytest.mark.timeout(600)]
 
-RESYNC_S, RESYNC_IN_SOAK_S, RESYNCS = 3, 30, 2
+RESYNC_S, RESYNC_IN_SOAK_S, RESYNCS = 1, 30, 2
 WITHIN_S = 60
 GROUP = "consumergroups/orders"
 

@@ -24,7 +24,9 @@ http.server.test(http.server.SimpleHTTPRequestHandler, port=8000)
 @pytest.fixture
 def server(cluster: Cluster, namespace: str) -> str:
     """The name of a pod that serves its file system."""
-    cluster.apply(pod("server", container("server", cluster.base_image, SERVER)), namespace=namespace)
+    listens = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
+    serving = container("server", cluster.base_image, SERVER, readinessProbe=listens)
+    cluster.apply(pod("server", serving), namespace=namespace)
     cluster.wait("pod/server", "condition=Ready", namespace=namespace)
     return "server"
 

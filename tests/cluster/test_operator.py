@@ -165,7 +165,7 @@ def test_deleting_a_group_gives_its_workload_back_as_its_owner_applied_it(
     assert [each["name"] for each in adopted["initContainers"]] == ["rota-sidecar"]
     assert adopted["terminationGracePeriodSeconds"] > OWN_GRACE_S
 
-    rota_cluster.kubectl("delete", "--namespace", namespace, f"consumergroup/{GROUP}", "--timeout=60s")
+    rota_cluster.kubectl("delete", "--namespace", namespace, f"consumergroup/{GROUP}", "--timeout=300s")
     released = rota_cluster.get(target, namespace=namespace)
     assert released["spec"]["template"] == owners["spec"]["template"]
     assert released["metadata"].get("labels") == owners["metadata"].get("labels")

@@ -159,6 +159,21 @@ def test_modules_that_use_a_costly_fixture_are_run_by_one_process(tmp_path: Path
     assert not one & other
 
 
+def test_a_tier_reads_the_modules_with_its_mark_alone(tmp_path: Path) -> None:
+    for name, text in (("a", "pytest.mark.kafka"), ("b", ""), ("c", "pytest.mark.spark")):
+        (tmp_path / f"test_{name}.py").write_text(text)
+    assert tiers.modules(tiers.Tier("kafka"), tmp_path) == [str(tmp_path / "test_a.py")]
+    assert tiers.modules(FULL, tmp_path) == []
+
+
+def test_a_mark_that_the_module_does_not_show_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("def pytest_itemcollected(item): item.add_marker('kafka')\n")
+    (tmp_path / "test_it.py").write_text("def test_it(): ...\n")
+    done = subprocess.run(command(tmp_path), cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "write pytest.mark.kafka in its module" in done.stderr
+
+
 def test_what_may_take_longest_is_begun_first(tmp_path: Path) -> None:
     """By its marks, so that no process is left alone with it at the end; what uses a costly fixture comes before all."""
     tests, begun = tmp_path / "tests", tmp_path / "begun"
@@ -224,6 +239,8 @@ def test_a_tier_without_such_tests_leaves_none_out_for_its_mark(tier: tiers.Tier
 
 def test_a_tier_fails_when_one_of_its_parts_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = {"1-of-2": 0, "2-of-2": -9, "alone": 0}
-    monkeypatch.setattr(tiers, "pytest_part", lambda part, logs: (codes[part.name], f"part {part.name}"))
+    monkeypatch.setattr(
+        tiers, "pytest_part", lambda part, chosen, logs: (codes[part.name], f"part {part.name}")
+    )
     tier = tiers.Tier("kafka", processes=2, has_alone=True)
     assert tiers.pytest(tier, tmp_path) == (-9, "part 1-of-2; part 2-of-2; part alone")

@@ -16,6 +16,8 @@ from rota.stores import (
 )
 from tests.sdk.databases import GROUP, P0, P1, Database, Owner, member
 
+# The fixture `database` is in the tier of pytest.mark.process where it is PostgreSQL.
+
 
 def test_results_and_offsets_are_kept_together(application: Database, owner: Owner) -> None:
     tenure = owner.store.assign(member(1), [P0, P1])

@@ -6,6 +6,8 @@ from rota.metadata import GroupMetadata
 from rota.stores import StoreError, StoreFenced
 from tests.sdk.databases import P0, Database, Owner, member
 
+# The fixture `database` is in the tier of pytest.mark.process where it is PostgreSQL.
+
 
 def keys(application: Database) -> set[str]:
     return {key for (key,) in application.ask(f"SELECT key FROM {application.prefix}keys")}

@@ -9,6 +9,8 @@ from rota.stores import Dialect, NotAssigned, Snapshots, StoreError, StoreFenced
 from rota.stores.tables import Tables
 from tests.sdk.databases import P0, P1, Database, Owner, member
 
+# The fixture `database` is in the tier of pytest.mark.process where it is PostgreSQL.
+
 TOTALS = Snapshots("totals", full_every=4, chunk_bytes=64)
 
 

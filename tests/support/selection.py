@@ -17,6 +17,11 @@ HEAVY_TIERS = ("process", "simulation", "kafka", "cluster", "spark")
 TOGETHER = ("rota_cluster",)
 
 
+def mark_of(tier: str) -> str:
+    """Return the mark of a heavy tier as a module has it; a run of the tier reads no other modules."""
+    return f"pytest.mark.{tier}"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--soak SUITE`: the tests of one soak suite. `--share FOLDER`: those that no other process takes, module by module."""
     parser.addoption("--soak", metavar="SUITE", help="run only the tests with the mark soak(SUITE)")
@@ -39,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give every test exactly one tier, and choose a soak suite when one is asked for."""
+    texts = {path: path.read_text() for path in {item.path for item in items}}
+    written = {path: {name for name in HEAVY_TIERS if mark_of(name) in text} for path, text in texts.items()}
     for item in items:
         tiers = {mark.name for mark in item.iter_markers() if mark.name in HEAVY_TIERS}
         if len(tiers) > 1:
@@ -47,6 +54,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             )
         if not tiers:
             item.add_marker("unit")
+        for name in tiers:
+            if name not in written[item.path]:
+                raise pytest.UsageError(
+                    f"{item.nodeid} is in the tier {name}: write {mark_of(name)} in its module"
+                )
     suite = config.getoption("--soak")
     if suite is not None:
         choose(

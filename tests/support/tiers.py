@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.conformance import table
+from tests.support.selection import HEAVY_TIERS, mark_of
 from tests.support.unavailable import Unavailable
 
 REPO = Path(__file__).parents[2]
@@ -142,18 +143,26 @@ def parts(tier: Tier, begun: Path) -> list[list[Part]]:
     return [beside, [Part("alone", f"{tier.name} and alone")]] if tier.has_alone else [beside]
 
 
+def modules(tier: Tier, tests: Path = REPO / "tests") -> list[str]:
+    """Modules in whose text the tier's mark is: pytest needs some 15 s to read all others. All, by an empty list, for `unit`."""
+    if tier.name not in HEAVY_TIERS:
+        return []
+    return [str(file) for file in sorted(tests.rglob("test_*.py")) if mark_of(tier.name) in file.read_text()]
+
+
 def pytest(tier: Tier, logs: Path) -> tuple[int, str]:
     """Run the tier's tests; what they print is shown and kept. Gives an exit code, a bad one if any is, and the last lines."""
     outcomes: list[tuple[int, str]] = []
+    chosen = modules(tier)
     with tempfile.TemporaryDirectory() as begun, ThreadPoolExecutor(tier.processes) as pool:
         for group in parts(tier, Path(begun)):
-            outcomes += pool.map(lambda part: pytest_part(part, logs), group)
+            outcomes += pool.map(lambda part: pytest_part(part, chosen, logs), group)
     code = next((code for code, _ in outcomes if code), 0)
     return code, "; ".join(last for _, last in outcomes)
 
 
-def pytest_part(part: Part, logs: Path) -> tuple[int, str]:
-    """One process of them."""
+def pytest_part(part: Part, chosen: Sequence[str], logs: Path) -> tuple[int, str]:
+    """One process of them, which reads the chosen modules; empty: all."""
     command = [
         sys.executable,
         "-m",
@@ -164,6 +173,7 @@ def pytest_part(part: Part, logs: Path) -> tuple[int, str]:
         "-m",
         part.marks,
         *part.arguments,
+        *chosen,
     ]
     # Two processes may start systems of the same name.
     folder = logs / part.name

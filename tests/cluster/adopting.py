@@ -4,10 +4,12 @@ import copy
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.support.cluster import Cluster
 from tests.support.cluster.manifests import Manifest
+from tests.support.processes import wait_for
 
 TOPIC = "orders"
 SIDECAR = "rota-sidecar"
@@ -157,6 +159,12 @@ class Shop:
         path = '{.status.conditions[?(@.type=="Ready")].reason}'
         self.wait(f"consumergroup/{group}", f"jsonpath={path}={reason}")
         return str(self.condition(group, "Ready")["message"])
+
+    def wait_younger_than(self, group: str) -> None:
+        """Wait until a group that is created now is younger: creation timestamps have seconds, and within one the uids decide."""
+        created = datetime.fromisoformat(self.get(f"consumergroup/{group}")["metadata"]["creationTimestamp"])
+        second = timedelta(seconds=1)
+        wait_for("the next second", lambda: datetime.now(UTC) >= created + second, within_s=5)  # noqa: TID251  the server's clock is this machine's
 
     def delete_groups(self, *names: str) -> None:
         """Delete ConsumerGroups, and wait until the operator has released their workloads."""

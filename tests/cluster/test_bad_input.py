@@ -84,6 +84,7 @@ def test_a_group_id_that_an_older_group_has_is_refused_and_free_again_after_it(s
     shop.apply(workload("Deployment", "first"), workload("Deployment", "second"))
     shop.group("older", "Deployment", "first", groupId=group_id)
     shop.wait_adopted("deployment/first")
+    shop.wait_younger_than("older")
     shop.group("younger", "Deployment", "second", groupId=group_id)
     said = shop.wait_ready_reason("younger", "GroupIdClaimed")
     assert said.startswith(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.cluster import Cluster, images
-from tests.support.cluster.kubectl import KubectlFailed, only_row
+from tests.support.cluster.kubectl import only_row
 from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, SHOP, orders
 from tests.support.cluster.rota_manifests import COORDINATOR, COORDINATOR_ADDRESS
@@ -169,5 +169,5 @@ def test_deleting_a_group_gives_its_workload_back_as_its_owner_applied_it(
     released = rota_cluster.get(target, namespace=namespace)
     assert released["spec"]["template"] == owners["spec"]["template"]
     assert released["metadata"].get("labels") == owners["metadata"].get("labels")
-    with pytest.raises(KubectlFailed, match="not found"):
-        rota_cluster.get(f"configmap/rota-{GROUP}", namespace=namespace)
+    # Deleted by the garbage collector, as what the group owns.
+    rota_cluster.wait(f"configmap/rota-{GROUP}", "delete", namespace=namespace, within_s=READY_WITHIN_S)

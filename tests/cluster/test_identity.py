@@ -161,6 +161,11 @@ def test_a_workload_with_the_label_of_clients_gets_credentials_and_gives_them_ba
 
     before = json.loads(pods.cluster.kubectl(*get))["spec"]
     asyncio.run(reconcile())
+    # The Deployment's controller writes its status first, and the number of the revision.
+    progressed = '{.status.conditions[?(@.type=="Progressing")].reason}'
+    generation = json.loads(pods.cluster.kubectl(*get))["metadata"]["generation"]
+    for condition in (f"{{.status.observedGeneration}}={generation}", f"{progressed}=NewReplicaSetAvailable"):
+        pods.cluster.wait("deployment/producer", f"jsonpath={condition}", namespace=SHOP)
     applied = json.loads(pods.cluster.kubectl(*get))
     asyncio.run(reconcile())
     assert json.loads(pods.cluster.kubectl(*get)) == applied, "at rest nothing is written"

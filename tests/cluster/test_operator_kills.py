@@ -107,15 +107,26 @@ def has_settled(state: State) -> bool:
     return group is None or group.get("status", {}).get("lag", {}).get("total") == 0
 
 
+def has_orphans(state: State) -> bool:
+    """Return True until the garbage collector has deleted what a deleted group owned; it learns of a new kind within 30 s."""
+    uids = {each["metadata"]["uid"] for key, each in state.items() if key.startswith("ConsumerGroup/")}
+    owners = (owner for each in state.values() for owner in each["metadata"].get("ownerReferences", ()))
+    return any(owner["kind"] == "ConsumerGroup" and owner["uid"] not in uids for owner in owners)
+
+
 def run_undisturbed(rig: Rig, runs: Sequence[Run]) -> dict[str, Expected]:
     """Take the steps; return the writes and the final state of each scenario."""
     before = {run.namespace: len(rig.proxy.state_writes(run.namespace)) for run in runs}
     rest = Rest(rig.proxy, runs)
 
     def is_done() -> bool:
-        take_steps(rig.cluster, runs, states_of(rig.cluster, runs))
+        states = states_of(rig.cluster, runs)
+        take_steps(rig.cluster, runs, states)
         at_rest = rest.reached()
-        return all(not run.steps and run.namespace in at_rest for run in runs)
+        return all(
+            not run.steps and run.namespace in at_rest and not has_orphans(states[run.namespace])
+            for run in runs
+        )
 
     try:
         wait("undisturbed runs end", rig, is_done)

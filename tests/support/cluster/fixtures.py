@@ -43,7 +43,9 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 def consumer_groups(cluster: Cluster) -> Cluster:
     """The cluster, whose API server serves ConsumerGroups from now on."""
     cluster.kubectl("apply", "--server-side", "-f", str(REPO / "crds" / "consumergroups.yaml"))
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}", "--timeout=30s")
+    # Its conditions are null at first, which `kubectl wait` takes for an error.
+    for state in ("jsonpath={.status.acceptedNames.kind}=ConsumerGroup", "condition=Established"):
+        cluster.kubectl("wait", f"--for={state}", f"crd/{DEFINITION}", "--timeout=30s")
     return cluster
 
 

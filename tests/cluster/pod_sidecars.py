@@ -12,7 +12,7 @@ from rota_operator.reconcile.sidecar import TOKEN_AUDIENCE
 from tests.cluster.adopting import Shop
 from tests.support.cluster.manifests import Manifest
 from tests.support.processes import Process, current_owner
-from tests.support.sidecar import python_path
+from tests.support.tree import python_path
 from tests.support.workdir import logs
 
 CONFIG_MAP_FOLDER = "/etc/rota/settings"

@@ -15,7 +15,7 @@ from tests.simulation.run import Outcome, simulate
 from tests.simulation.situations import DELIVERIES, FAULTS, SITUATIONS
 from tests.simulation.zoo import BUGS, CANARY, HINTS, LIVENESS, ZOO
 from tests.simulation.zoo_deliveries import HINTS_OF_DELIVERIES, ZOO_DELIVERIES
-from tests.support.tree import REPO, files
+from tests.support.tree import REPO, files, python_path
 
 # They only compute, for as long as the machine needs: a hang is what takes ten times as long as usual.
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(1_200)]
@@ -150,7 +150,7 @@ def test_a_seed_does_the_same_in_every_process() -> None:
         done = subprocess.run(
             [sys.executable, "-c", program],
             cwd=REPO,
-            env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
+            env={"PYTHONHASHSEED": hash_seed, "PATH": "", "PYTHONPATH": python_path()},
             capture_output=True,
             text=True,
             check=True,

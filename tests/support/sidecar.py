@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.support import web
 from tests.support.processes import Process, current_owner
-from tests.support.tree import REPO
+from tests.support.tree import python_path
 from tests.support.workdir import logs
 
 # Everything happens at once, except where a real timer is what is tested.
@@ -41,11 +41,6 @@ Holds = Callable[[Event], bool]
 def flat(partitions: Mapping[str, Sequence[int]]) -> set[Partition]:
     """The partitions of an event, one by one."""
     return {(topic, number) for topic, numbers in partitions.items() for number in numbers}
-
-
-def python_path() -> str:
-    """PYTHONPATH with which `tests` is found from any folder: in another mount namespace the working directory is its root."""
-    return os.pathsep.join(filter(None, (str(REPO), os.environ.get("PYTHONPATH"))))
 
 
 class Sidecar:

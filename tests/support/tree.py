@@ -1,5 +1,6 @@
-"""The checkout as the architecture tests see it: its files, without what git ignores."""
+"""The checkout as tests see it: its files, without what git ignores, and the path on which Python finds its packages."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def files(*patterns: str, repo: Path = REPO) -> list[Path]:
     ).stdout
     found = (repo / name for name in listed.split("\0") if name)
     return sorted(path for path in set(found) if path.is_file())
+
+
+def python_path() -> str:
+    """PYTHONPATH of this process with the checkout first: for programs that do not inherit it, or start in another folder."""
+    return os.pathsep.join(filter(None, (str(REPO), os.environ.get("PYTHONPATH"))))
 
 
 def written_python() -> list[Path]:

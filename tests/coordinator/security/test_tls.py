@@ -15,6 +15,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.coordinator.callers import call, channel, error_of, run
 from tests.support.certificates import Authority, Issued
 from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.support.tree import python_path
 
 pytestmark = pytest.mark.process
 LOOK = admin.DescribeSlotsRequest()
@@ -181,7 +182,9 @@ def test_renewed_certificates_are_used_without_a_restart(tmp_path: Path, pki: Pk
 def start(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """A start that is expected to fail."""
     command = [sys.executable, "-m", "rota_coordinator", "--listen=127.0.0.1:0", *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30)
+    return subprocess.run(
+        command, env={"PYTHONPATH": python_path(), **variables}, capture_output=True, text=True, timeout=30
+    )
 
 
 def test_invalid_files_are_refused_with_one_message(tmp_path: Path, pki: Pki, server: Issued) -> None:
@@ -216,7 +219,7 @@ def test_outside_loopback_tls_and_known_callers_are_required(
     tls = tls_flags(server)
     for message, arguments in {
         "add --tls-cert and --tls-key": (),
-        "add --tokens-file or --tls-client-ca": tls,
+        "add --token-review, --tokens-file or --tls-client-ca": tls,
     }.items():
         done = start(*everywhere, *arguments)
         assert (done.returncode, message in done.stderr) == (1, True)

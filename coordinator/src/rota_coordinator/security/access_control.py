@@ -120,6 +120,9 @@ class AuthorizedCaller:
         group_id = group_of(request)
         if not self._policy.may(self.principal, ACTIONS[type(request)], group_id):
             return pb.GROUP_AUTHORIZATION_FAILED
+        if self.principal.pod is None and not self._instances:
+            # No instance is held, so the one that the request names is free.
+            return pb.NONE
         named = instances_of(request)
         if isinstance(request, pb.LeaveGroupRequest) and self._policy.may(
             self.principal, Action.ADMIN, group_id

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import grpc
+from google.protobuf.message import Message
 
 from rota_coordinator.core.group.answers import ProtocolRequest
 from rota_coordinator.rpc.validate_group import validate
@@ -39,7 +40,7 @@ Frame = pb.SessionRequest | UndecodableRequest
 Write = Callable[[pb.SessionResponse], Awaitable[None]]
 # Responses whose errors in `RECOGNIZED` confirm the member, its instance and its generation. Commits are excluded:
 # those of unknown topics are answered without the group.
-MemberAnswer = pb.JoinGroupResponse | pb.SyncGroupResponse | pb.HeartbeatResponse
+MEMBER_ANSWERS = (pb.HeartbeatResponse, pb.JoinGroupResponse, pb.SyncGroupResponse)
 RECOGNIZED = (pb.NONE, pb.REBALANCE_IN_PROGRESS)
 
 
@@ -90,7 +91,8 @@ class Sessions:
         last = self._by_member.get(member_key)
         if session not in self._running or (last is not None and order < last.order):
             return
-        self.forget(*member_key)
+        if last is not None and last.session is not session:
+            last.session.members.discard(member_key)
         self._by_member[member_key] = LatestRequest(session, order)
         session.members.add(member_key)
 
@@ -149,9 +151,8 @@ class SendQueue:
     def is_over_limit(self) -> bool:
         return len(self) > UNREAD_FRAMES_MAX or self._bytes > UNREAD_BYTES_MAX
 
-    def put(self, frame: pb.SessionResponse) -> None:
-        """Queue a frame."""
-        size = frame.ByteSize()
+    def put(self, frame: pb.SessionResponse, size: int) -> None:
+        """Queue a frame of this size in bytes."""
         self._bytes += size
         self._frames.put_nowait((frame, size))
         if len(self) >= HELD_FRAMES or self._bytes >= HELD_BYTES:
@@ -192,7 +193,10 @@ class Session:
 
     def push(self, frame: pb.SessionResponse) -> None:
         """Queue a frame; end the stream if the client does not read."""
-        self._send_queue.put(frame)
+        self._push(frame, frame.ByteSize())
+
+    def _push(self, frame: pb.SessionResponse, size: int) -> None:
+        self._send_queue.put(frame, size)
         if self._send_queue.is_over_limit:
             self._refuse()
 
@@ -266,16 +270,24 @@ class Session:
         order = self._sessions.next_order()
         member_key = (request.group_id, getattr(request, "member_id", ""))
         answer = self._caller.submit(request, self._client_host)
-        answer.add_done_callback(lambda done: self._attach_member(member_key, order, done))
-        answer.add_done_callback(lambda done: self._answered(request_id, kind, done))
 
-    def _answered(self, request_id: int, kind: str, done: Answer) -> None:
+        def answered(done: Answer) -> None:
+            refusal = done.exception()
+            reply = None if refusal else done.result()
+            self._attach_member(member_key, order, reply)
+            self._answered(request_id, kind, refusal, reply)
+
+        answer.add_done_callback(answered)
+
+    def _answered(
+        self, request_id: int, kind: str, refusal: BaseException | None, reply: Message | None
+    ) -> None:
         self._unanswered -= 1
-        refusal = done.exception()
         if isinstance(refusal, Refusal):
             self._fail(request_id, grpc.StatusCode[refusal.code], str(refusal))
             return
-        reply = done.result()
+        if refusal is not None:
+            raise refusal
         if reply is None:
             self._fail(
                 request_id, grpc.StatusCode.ABORTED, "superseded by a newer request of the same member"
@@ -283,19 +295,19 @@ class Session:
             return
         frame = pb.SessionResponse(request_id=request_id)
         getattr(frame, kind).CopyFrom(reply)
-        too_large = reply_size_refusal(frame)
+        size = frame.ByteSize()
+        too_large = reply_size_refusal(size)
         if too_large is not None:
             self._fail(request_id, grpc.StatusCode[too_large.code], str(too_large))
         else:
-            self.push(frame)
+            self._push(frame, size)
 
-    def _attach_member(self, member_key: MemberKey, order: int, done: Answer) -> None:
+    def _attach_member(self, member_key: MemberKey, order: int, reply: Message | None) -> None:
         """Attach the member to this stream once the response confirms it."""
-        reply = None if done.exception() else done.result()
         error = getattr(reply, "error_code", pb.NONE)
         if error == pb.NOT_COORDINATOR:
             self._sessions.forget(*member_key)
-        elif isinstance(reply, MemberAnswer) and error in RECOGNIZED:
+        elif isinstance(reply, MEMBER_ANSWERS) and error in RECOGNIZED:
             # A join may have assigned the member its id.
             member = (member_key[0], getattr(reply, "member_id", member_key[1]))
             # A heartbeat succeeds while its group is loading, although the member may have left.

@@ -71,7 +71,7 @@ class AdmissionInterceptor(ValidationInterceptor):
                     self._count(request, refusal.code, clock() - began_s)
                     await refuse(context, refusal)
                 self._count(request, error_of(reply), clock() - began_s)
-                too_large = reply_size_refusal(reply)
+                too_large = reply_size_refusal(reply.ByteSize())
                 if too_large is not None:
                     await refuse(context, too_large)
                 return reply

@@ -64,9 +64,8 @@ def overload_refusal(load: Load) -> Refusal | None:
     return Refusal("RESOURCE_EXHAUSTED", f"{busy}; nothing was committed, retry later")
 
 
-def reply_size_refusal(reply: Message) -> Refusal | None:
-    """Return the refusal of a response that exceeds a gRPC message; sent anyway it would end the whole stream."""
-    size = reply.ByteSize()
+def reply_size_refusal(size: int) -> Refusal | None:
+    """Return the refusal of a response whose bytes exceed a gRPC message; sent anyway it would end the whole stream."""
     if size <= MESSAGE_BYTES_MAX:
         return None
     message = (
@@ -88,7 +87,9 @@ def may_create(request: Request) -> bool:
 
 def may_grow(request: Request) -> bool:
     """Return whether the request may increase the usage of its group's creator. Called for every request."""
-    return isinstance(request, pb.JoinGroupRequest | pb.SyncGroupRequest) or may_create(request)
+    if isinstance(request, pb.HeartbeatRequest):
+        return False
+    return isinstance(request, (pb.JoinGroupRequest, pb.SyncGroupRequest)) or may_create(request)
 
 
 def quota_refusal(message: str) -> Refusal | None:

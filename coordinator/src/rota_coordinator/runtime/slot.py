@@ -358,7 +358,8 @@ class Slot:
         self._check_lease()
         if stop_count == self._stop_count and not self._holds_before(effects):
             self._answer(effects.replies)
-            self._answer((call, None) for call in effects.superseded)
+            if effects.superseded:
+                self._answer((call, None) for call in effects.superseded)
             self._notify(effects.notices)
             for group_id, member_id in effects.removed_members:
                 self.environment.member_removed(group_id, member_id)
@@ -393,9 +394,10 @@ class Slot:
 
     def _holds_before(self, effects: Effects) -> bool:
         """Return whether a failpoint holds back this answer and all later ones."""
-        assigns = any(isinstance(reply, pb.SyncGroupResponse) for _, reply in effects.replies)
-        if assigns and effects.records and self._holds(failpoints.ASSIGNMENT_WRITTEN):
-            return True
+        if effects.records:
+            assigns = any(isinstance(reply, pb.SyncGroupResponse) for _, reply in effects.replies)
+            if assigns and self._holds(failpoints.ASSIGNMENT_WRITTEN):
+                return True
         return self.environment.failpoints.held
 
     def _schedule(self, group_id: str) -> None:

@@ -27,7 +27,7 @@ Request = ProtocolRequest | AdminRequest
 
 def group_of(request: Request) -> str:
     """Return the group id of a request; administrators' requests have been split into one per group."""
-    if isinstance(request, admin.DescribeGroupsRequest | admin.DeleteGroupsRequest):
+    if isinstance(request, (admin.DescribeGroupsRequest, admin.DeleteGroupsRequest)):
         (group_id,) = request.group_ids
         return group_id
     return request.group_id

@@ -32,6 +32,8 @@ PARTS = {
     "cli": "rota-cli",
     "spark_apps": "rota-spark",
 }
+# Extras that a set includes: the images have no other source of them.
+EXTRAS = {"operator": ("kafka",)}
 GROUPS = ("build", "check", "test")
 SETS = (*PARTS, *GROUPS)
 HEAD = """\
@@ -108,7 +110,10 @@ def write_newest() -> None:
     root = FILE.parent
     _output("uv", "lock", "--quiet", "--upgrade", folder=root)
     needed = {
-        **{folder: _names("--package", name) for folder, name in PARTS.items()},
+        **{
+            folder: _names("--package", name, *(f"--extra={each}" for each in EXTRAS.get(folder, ())))
+            for folder, name in PARTS.items()
+        },
         **{group: _names("--only-group", group) for group in GROUPS},
     }
     exported = _output(*UV_EXPORT, "--all-packages", "--all-groups", folder=root)

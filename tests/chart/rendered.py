@@ -1,5 +1,6 @@
 """The chart as Helm renders it with each values file, and with other combinations: rendered once in a run of tests."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,18 @@ FILES = {
 }
 SECRETS = "--set=tls.source=secret,tls.secrets.operator=a,tls.secrets.coordinator=b"
 TOKENS = "--set=coordinator.authentication=tokens,coordinator.tokensSecret.name=tokens"
+KAFKA = [
+    {
+        "name": "main",
+        "bootstrapServers": ["kafka.kafka:9093"],
+        "secret": "kafka-main",
+        "tls": True,
+        "saslMechanism": "SCRAM-SHA-512",
+        "namespaces": ["shop"],
+        "groups": ["orders-*"],
+    },
+    {"name": "open", "bootstrapServers": ["open.kafka:9092"]},
+]
 # Clients are not authenticated.
 OPEN = "every client has full access"
 VARIANTS = {
@@ -24,6 +37,7 @@ VARIANTS = {
     "Secrets and tokens": (SECRETS, TOKENS),
     "without coordinator": ("--set=coordinator.enabled=false",),
     "two namespaces, cluster-wide token reviews": ("--set=watchNamespaces={shop,billing}",),
+    "Kafka clusters": (f"--set-json=kafka.clusters={json.dumps(KAFKA)}",),
     "a volume that goes": ("--set=coordinator.store.sqlite.persistent=false",),
 }  # fmt: skip
 

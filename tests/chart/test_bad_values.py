@@ -33,6 +33,11 @@ pytestmark = pytest.mark.process
         ("images.pullPolicy=Sometimes", "at '/images/pullPolicy': value must be one of"),
         ("podSecurity.user=0", "at '/podSecurity/user': minimum: got 0, want 1"),
         ("crds.install=perhaps", "at '/crds/install': got string, want boolean"),
+        ("kafka.clusters[0].name=main", "at '/kafka/clusters/0': missing property 'bootstrapServers'"),
+        (
+            "kafka.clusters[0].name=main,kafka.clusters[0].bootstrapServers={rota://a:7070}",
+            "at '/kafka/clusters/0/bootstrapServers/0'",
+        ),
         ("networkPolicy.apiServerPorts={99999}", "at '/networkPolicy/apiServerPorts/0'"),
     ],
 )
@@ -64,6 +69,10 @@ def test_the_schema_names_the_value(value: str, named: str) -> None:
         (
             "tls.source=secret,tls.secrets.operator=a",
             "tls.secrets.coordinator must be the name of a Secret with tls.crt, tls.key and ca.crt",
+        ),
+        (
+            "kafka.clusters[0].name=a,kafka.clusters[0].bootstrapServers={a:1},kafka.clusters[0].saslMechanism=PLAIN",
+            "kafka.clusters needs a secret with username and password for cluster a",
         ),
         (
             "operator.serviceAccount.create=false",

@@ -152,6 +152,23 @@ def test_coordinators_reach_their_database(target: str, port: int, answer: bool)
 
 
 @pytest.mark.parametrize(
+    ("values", "target", "port", "answer"),
+    [
+        ((), "database", 9093, ALLOWED),
+        ((), "database", 5432, DENIED),
+        (("--set=networkPolicy.kafkaPorts={5432}",), "database", 5432, ALLOWED),
+        (("--set=networkPolicy.kafka[0].ipBlock.cidr=198.51.100.0/24",), "internet", 9093, DENIED),
+    ],
+)
+def test_the_operator_reaches_the_brokers_that_it_has_credentials_for(
+    values: Sequence[str], target: str, port: int, answer: bool
+) -> None:
+    found = policies(*VARIANTS["Kafka clusters"], *values)
+    assert allows(found, ENDS["operator"], ENDS[target], port) is answer
+    assert not allows(policies(*SECURED), ENDS["operator"], ENDS["database"], 9093)
+
+
+@pytest.mark.parametrize(
     ("target", "port"), [("api server", 443), ("internet", 443), ("dns", 53), ("operator", 7083)]
 )
 def test_a_coordinator_that_reviews_no_tokens_connects_to_nothing(target: str, port: int) -> None:

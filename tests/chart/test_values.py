@@ -16,7 +16,9 @@ from rota_coordinator.security.principals import parse as parse_principals
 from rota_operator.certificates.job import add_flags as add_certificate_flags
 from rota_operator.certificates.job import flags_error
 from rota_operator.cluster.config import add_flags, config_of, error_in
-from tests.chart.rendered import FILES, VALUES, VARIANTS, container, leaves, named, of, of_kind, pods
+from rota_operator.cluster.kafka_access import read_credentials
+from rota_operator.spec.validation import parse_spec
+from tests.chart.rendered import FILES, KAFKA, VALUES, VARIANTS, container, leaves, named, of, of_kind, pods
 from tests.support import helm
 from tests.support.helm import CHART, Object
 from tests.support.tree import REPO
@@ -55,6 +57,8 @@ def sentinel(dotted: str, value: Any, number: int) -> tuple[Any, str]:  # noqa: 
         return {text: number}, text
     if dotted == "coordinator.grants":
         return [{"namespace": "a", "serviceAccount": "b", "permissions": [text]}], text
+    if dotted == "kafka.clusters":
+        return [{"name": text, "bootstrapServers": ["a:9092"]}], text
     if dotted == "watchNamespaces":
         return [text], text
     if isinstance(value, int) or (isinstance(value, list) and value):
@@ -222,6 +226,38 @@ def test_the_coordinator_accepts_its_grants() -> None:
     arguments = container(objects, "StatefulSet", "rota-coordinator")["args"]
     assert {"--token-review", "--tokens-file=/etc/rota/tokens/tokens"} <= set(arguments)
     assert "--insecure" not in arguments
+
+
+def test_the_list_of_kafka_clusters_is_one_that_the_operator_reads_and_no_secret_is_in_it(
+    tmp_path: Path,
+) -> None:
+    objects = of("Kafka clusters")
+    pod = dict(pods(objects))["Deployment/rota-operator"]["spec"]
+    (mounted,) = (each["projected"]["sources"] for each in pod["volumes"] if each["name"] == "kafka")
+    name = mounted[0]["configMap"]["name"]
+    text = named(objects, "ConfigMap", name)["data"]["clusters.yaml"]
+    assert "kafka-main" not in text
+    (tmp_path / "clusters.yaml").write_text(text)
+    # Where the Secret's keys are mounted.
+    assert [each["secret"]["name"] for each in mounted[1:]] == ["kafka-main"]
+    assert mounted[1]["secret"]["optional"] is True
+    for item in mounted[1]["secret"]["items"]:
+        file = tmp_path / item["path"]
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("text")
+    credentials = read_credentials(tmp_path)
+    for address, group_id, problem in (
+        ("kafka.kafka:9093", "shop.orders", ""),
+        ("kafka.kafka:9093", "orders-eu", ""),
+        ("open.kafka:9092", "shop.orders", ""),
+        ("kafka.kafka:9093", "orders", "groups shop.* only"),
+    ):
+        given = {"bootstrapServers": [address], "topics": ["orders"], "scaleTargetRef": {"name": "orders"}}
+        access = credentials.access(parse_spec(given), "shop", group_id)
+        assert problem in access.problem
+        assert bool(access.properties) != bool(problem)
+    other = helm.render("--set-json=kafka.clusters=" + json.dumps(KAFKA[1:]))
+    assert name not in {each["metadata"]["name"] for each in of_kind(other, "ConfigMap")}
 
 
 def certificates(variant: str) -> dict[str, tuple[str, ...]]:

@@ -19,6 +19,9 @@ Names. Every name fits: with the longest release name, and the longest suffix, o
 {{- define "rota.certificates.name" -}}{{ include "rota.fullname" . }}-certificates{{- end -}}
 {{- define "rota.authority.name" -}}{{ include "rota.fullname" . }}-authority{{- end -}}
 
+{{/* Name of the list of Kafka clusters. The operator reads it once: a changed list has another name, and restarts it. */}}
+{{- define "rota.kafka.name" -}}{{ include "rota.fullname" . }}-kafka-{{ .Values.kafka.clusters | toJson | sha256sum | trunc 8 }}{{- end -}}
+
 {{/* Name of a cluster-scoped object of a part: no two releases of a cluster share it. Takes [root, part]. */}}
 {{- define "rota.clusterName" -}}
 {{- $root := index . 0 -}}
@@ -284,6 +287,16 @@ readinessProbe:
 {{- end -}}
 {{- if and $coordinator.enabled (ne $coordinator.authentication "none") (eq .Values.tls.source "none") -}}
 {{- fail (printf "coordinator.authentication %s needs TLS, because tokens would be sent in plain text; set coordinator.authentication to none, or another tls.source" $coordinator.authentication) -}}
+{{- end -}}
+{{- $kafka := dict -}}
+{{- range $cluster := .Values.kafka.clusters -}}
+{{- if hasKey $kafka $cluster.name -}}
+{{- fail (printf "kafka.clusters has two clusters of the name %s" $cluster.name) -}}
+{{- end -}}
+{{- $_ := set $kafka $cluster.name true -}}
+{{- if and $cluster.saslMechanism (not $cluster.secret) -}}
+{{- fail (printf "kafka.clusters needs a secret with username and password for cluster %s, because its saslMechanism is %s" $cluster.name $cluster.saslMechanism) -}}
+{{- end -}}
 {{- end -}}
 {{- if and (eq .Values.tls.source "cert-manager") (not .Values.tls.certManager.issuerRef.name) -}}
 {{- fail "tls.certManager.issuerRef.name must be the name of an issuer, because tls.source is cert-manager" -}}

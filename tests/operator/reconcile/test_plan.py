@@ -422,8 +422,11 @@ def test_a_deleted_group_with_an_invalid_spec_is_undone_too() -> None:
     assert kinds(world.reconcile()) == ["DeleteGroup", "RemoveFinalizer"]
 
 
-def test_a_group_without_pods_gets_its_initial_offsets_where_rota_coordinates() -> None:
-    world = World(resource(replicas=0), is_new=True)
+@pytest.mark.parametrize("spec", [{}, KAFKA])
+def test_a_group_without_pods_gets_its_initial_offsets_where_the_operator_sees_that_it_has_no_members(
+    spec: Json,
+) -> None:
+    world = World(resource(replicas=0, **spec), is_new=True, members=0)
     assert "CommitInitialOffsets" in kinds(world.reconcile())
     assert kinds(world.plan()) == AT_REST
 
@@ -432,7 +435,7 @@ def test_a_group_without_pods_gets_its_initial_offsets_where_rota_coordinates() 
     ("spec", "is_new", "members", "remarks"),
     [
         ({"replicas": 0}, None, 0, [Reason.NO_INITIAL_OFFSETS]),
-        ({"replicas": 0, **KAFKA}, True, 0, [Reason.NO_INITIAL_OFFSETS]),
+        ({"replicas": 0, **KAFKA}, True, None, [Reason.NO_INITIAL_OFFSETS]),
         ({"replicas": 0, **KAFKA}, False, 0, []),
         ({"replicas": 0, "offsets": {"initialOffset": "none"}}, True, 0, []),
         ({"replicas": 1}, True, 0, []),

@@ -243,6 +243,30 @@ def test_a_group_on_kafka_is_known_by_its_reports(
     assert (ready.status, ready.reason) == (expected, reason), ready.message
 
 
+def test_a_group_on_kafka_without_reports_says_what_the_operator_lacks() -> None:
+    problem = "the operator has no credentials for the group's Kafka cluster"
+    view = replace(of_kafka(), partitions=(), lag_records=None, lag_seconds=None)
+    found = status(group=view, decision=ON_KAFKA, kafka_problem=problem)
+    for kind in ("Ready", "Rebalancing"):
+        shown = condition(found, kind)
+        assert (shown.status, shown.message) == ("Unknown", f"no sidecar of the group reports; {problem}")
+    assert (condition(found, "Lagging").status, condition(found, "Lagging").message) == ("Unknown", problem)
+    assert (found.members, found.lag.total) == (None, None)
+
+
+def test_a_group_on_kafka_that_the_brokers_describe_is_known_without_members() -> None:
+    partitions = tuple(partition(number, owner=None) for number in range(4))
+    view = group(state="Empty", generation=None, members=(), partitions=partitions)
+    found = status(group=view, pods=Pods(0, 0), decision=replace(ON_KAFKA, desired_replicas=0))
+    assert (condition(found, "Ready").reason, found.phase) == (Reason.SCALED_TO_ZERO, "Idle")
+    assert (found.members, found.partitions, found.unowned_partitions, found.lag.total) == (0, 4, 4, 40)
+    found = status(group=view, pods=Pods(2, 0), decision=ON_KAFKA)
+    assert (condition(found, "Ready").status, condition(found, "Ready").reason) == (
+        "False",
+        Reason.NO_MEMBERS,
+    )
+
+
 def test_a_group_on_kafka_rebalances_while_its_members_are_in_different_generations() -> None:
     for other, expected in ((3, "False"), (4, "True")):
         view = of_kafka(member("orders-a"), member("orders-b", generation=other))

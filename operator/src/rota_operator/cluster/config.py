@@ -55,6 +55,12 @@ STRING_FLAGS = (
         "bearer token for Rota's coordinators, of which this process has to be an administrator; read for each call",
     ),
     (
+        "kafka-clusters",
+        "",
+        "FOLDER",
+        "clusters.yaml with Kafka clusters, and a folder of credentials for each: groups without members are read there",
+    ),
+    (
         "lease-namespace",
         "",
         "NAME",
@@ -94,6 +100,8 @@ class ClusterConfig:
     tls_ca: Path | None
     # Bearer token for Rota's coordinators.
     token_file: Path | None
+    # Folder with the list of Kafka clusters and their credentials; None: there is none.
+    kafka_clusters: Path | None
     # No TLS: towards sidecars, and towards Rota's coordinators.
     insecure: bool
     # Namespace and name of the Lease; identity in it. An empty name: no leader election.
@@ -168,6 +176,7 @@ def config_of(options: argparse.Namespace, own_namespace: str, host_name: str) -
         tls_key=Path(options.tls_key) if options.tls_key else None,
         tls_ca=Path(options.tls_ca) if options.tls_ca else None,
         token_file=Path(options.token_file) if options.token_file else None,
+        kafka_clusters=Path(options.kafka_clusters) if options.kafka_clusters else None,
         insecure=options.insecure,
         lease_namespace=options.lease_namespace or own_namespace,
         lease_name=options.lease_name,

@@ -2,9 +2,9 @@
 Watches the groups of all ConsumerGroups at their coordinators, and merges what sidecars report: one `GroupView` for each.
 
 The reconciler adds a ConsumerGroup when it has decided on it and removes it when it is gone; Fleet adds reports. A group on Rota's
-coordinator is described by a stream, and its offsets are polled. The operator holds no Kafka credentials: a group on Kafka is
-known by its sidecars' reports alone, and where the records are in Kafka, sidecars look up the offsets of partitions without an
-owner (`overview.offset_lookups`, sent by `offset_orders`).
+coordinator is described by a stream, and its offsets are polled. A group on Kafka is known by its sidecars' reports, and where the
+records are in Kafka, sidecars look up the offsets of partitions without an owner (`overview.offset_lookups`, sent by
+`offset_orders`). Without any member, the operator reads such a group itself, if it has credentials for its cluster (`kafka_watch`).
 """
 
 import asyncio
@@ -17,12 +17,14 @@ import grpc.aio
 from typing_extensions import override
 
 from rota_operator.cluster.channels import Channels
+from rota_operator.cluster.kafka_access import NO_ACCESS, KafkaAccess
+from rota_operator.cluster.kafka_watch import KafkaCallbacks, KafkaWatch, SharedKafkaRecords, Subject
 from rota_operator.cluster.observe import GroupStates
 from rota_operator.cluster.perform import Coordinators
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.shared_records import SharedRecords
 from rota_operator.engines.admin import commit_initial_offsets, delete_group
-from rota_operator.engines.port import Unavailable
+from rota_operator.engines.port import Groups, Unavailable
 from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
 from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
 from rota_operator.overview.assignment import Partition
@@ -44,6 +46,7 @@ POLL_INTERVAL_S = 2.0
 RETRY_WATCH_S = 2.0
 NOT_WATCHED = "the group is not watched yet"
 NOT_LISTED = "no sidecar of the group has looked up its offsets in Kafka lately"
+NO_KAFKA = "the operator has no access to groups on Kafka"
 COMMITTED_MEANWHILE = "the group has committed offsets meanwhile, so its initial offsets are not committed"
 LATEST = "latest"
 
@@ -60,9 +63,11 @@ class Watched(NamedTuple):
     topic_pattern: str
     initial_offset: str
     read_committed: bool
+    # How the operator itself reads the group's Kafka cluster.
+    access: KafkaAccess = NO_ACCESS
 
 
-def watched_of(spec: ConsumerGroupSpec, group_id: str) -> Watched:
+def watched_of(spec: ConsumerGroupSpec, group_id: str, access: KafkaAccess = NO_ACCESS) -> Watched:
     """Return what the watches of a group depend on."""
     coordinator = ""
     if spec.speaks_rota:
@@ -77,6 +82,7 @@ def watched_of(spec: ConsumerGroupSpec, group_id: str) -> Watched:
         topic_pattern=spec.topic_pattern,
         initial_offset=spec.offsets.initial_offset,
         read_committed=spec.config.get(ISOLATION) == "read_committed",
+        access=access,
     )
 
 
@@ -89,10 +95,14 @@ class Watch:
     channel: grpc.aio.Channel | None
     # None: the operator polls the offsets itself.
     lookups: OffsetLookups | None
+    # None: the operator cannot read the group's Kafka cluster.
+    kafka: KafkaWatch | None = None
+    # Why the operator cannot read it, or why it does not answer.
+    kafka_problem: str = ""
     description: Description | None = None
     # Committed offsets exist; None: not polled yet, or not looked up.
     has_offsets: bool | None = None
-    # The last complete listing of the group's offsets by a sidecar, and when it was answered.
+    # The last complete listing of the group's offsets in Kafka, and when it was answered.
     listing: FoundOffsets | None = None
     listed_ms: int = 0
     # Whether there are members, and offsets; None is unknown.
@@ -112,6 +122,10 @@ class Watch:
             pod: each for pod, each in self.reports.items() if now_ms - each[0] <= REPORT_VALID_MS
         }
         return [report for _, report in self.reports.values()]
+
+    def reported_members(self, now_ms: int) -> int:
+        """Return how many members report."""
+        return sum(each.member.state in MEMBER_STATES for each in self.live(now_ms))
 
 
 class GroupCallbacks(NamedTuple):
@@ -145,6 +159,7 @@ class GroupWatches(GroupStates, Coordinators):
         self._watches: dict[Key, Watch] = {}
         # By the coordinator's address and the isolation level; of channels that are open.
         self._records: dict[tuple[str, bool], SharedRecords] = {}
+        self._kafka_records = SharedKafkaRecords()
         # Cancelled, and still ending.
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -161,6 +176,9 @@ class GroupWatches(GroupStates, Coordinators):
         watch = self._watches[key] = Watch(
             watched, overview, channel, None if watched.has_log else OffsetLookups()
         )
+        watch.kafka_problem = watched.access.problem
+        if watched.access.properties:
+            watch.kafka = self._kafka_watch(key, watch)
         for each in self._coroutines(key, watch):
             task = asyncio.create_task(each)
             task.add_done_callback(self._ended)
@@ -212,12 +230,7 @@ class GroupWatches(GroupStates, Coordinators):
         found = watch.lookups.answered(query, answer, now_ms)
         if found is None:
             return
-        at_ms = self._wall_ms()
-        watch.overview.update_queried(watch.watched.group_id, found.offsets, found.missing, at_ms)
-        if found.is_complete:
-            watch.listing, watch.listed_ms = found, at_ms
-            watch.has_offsets = found.has_committed
-        self._changed(key, watch)
+        self._found_offsets(key, watch, found)
 
     def view(self, key: Key) -> GroupView | None:
         """Return the group's state now; None if it is not watched."""
@@ -242,6 +255,11 @@ class GroupWatches(GroupStates, Coordinators):
             for each in report.partitions
         }
 
+    def kafka_problem(self, key: Key) -> str:
+        """Return why the operator cannot read the group's Kafka cluster itself; empty: it can, or there is none."""
+        watch = self._watches.get(key)
+        return "" if watch is None else watch.kafka_problem
+
     def cluster_id(self, key: Key) -> str:
         """Return the id of the cluster that holds the records, as a sidecar reports it; empty: unknown."""
         watch = self._watches.get(key)
@@ -259,10 +277,9 @@ class GroupWatches(GroupStates, Coordinators):
         watch = self._watches.get(key)
         if watch is None:
             return None
-        if not watch.watched.coordinator:
-            reports = watch.live(self._wall_ms())
-            # Clients that are no sidecars of Rota are not seen: without any member, their number is unknown.
-            return sum(each.member.state in MEMBER_STATES for each in reports) or None
+        if not watch.watched.coordinator and (reported := watch.reported_members(self._wall_ms())):
+            return reported
+        # On Kafka: described while no member reports, and if the operator has credentials for the cluster.
         if watch.description is None or watch.description.state == UNKNOWN:
             return None
         return len(watch.description.members)
@@ -278,23 +295,32 @@ class GroupWatches(GroupStates, Coordinators):
     @override
     async def commit_initial_offsets(self, key: Key) -> None:
         watch = self._watches.get(key)
-        if watch is None or watch.channel is None:
+        if watch is None:
             raise Unavailable(NOT_WATCHED)
+        if watch.channel is None:
+            groups = kafka_of(watch).groups
+            await groups.commit_initial_offsets(await self._listed_initial_offsets(groups, watch))
+            return
         if watch.watched.has_log:
             offsets = await self._initial_offsets(watch.channel, watch.watched)
         else:
-            offsets = await self._listed_initial_offsets(watch.channel, watch)
+            offsets = await self._listed_initial_offsets(RotaGroups(watch.channel), watch)
         await commit_initial_offsets(watch.channel, watch.watched.group_id, offsets)
 
     @override
     async def delete_group(self, key: Key) -> None:
         watch = self._watches.get(key)
-        if watch is None or watch.channel is None:
+        if watch is None:
             raise Unavailable(NOT_WATCHED)
+        if watch.channel is None:
+            await kafka_of(watch).groups.delete()
+            return
         await delete_group(watch.channel, watch.watched.group_id)
 
     def _coroutines(self, key: Key, watch: Watch) -> Iterator[Coroutine[Any, Any, None]]:
         channel, watched = watch.channel, watch.watched
+        if watch.kafka is not None:
+            yield watch.kafka.run()
         if channel is None:
             return
         yield watch_group(
@@ -325,9 +351,7 @@ class GroupWatches(GroupStates, Coordinators):
         at_end = watched.initial_offset == LATEST
         return {each: found.end if at_end else found.start for each, found in ranges.items()}
 
-    async def _listed_initial_offsets(
-        self, channel: grpc.aio.Channel, watch: Watch
-    ) -> Mapping[Partition, int]:
+    async def _listed_initial_offsets(self, groups: Groups, watch: Watch) -> Mapping[Partition, int]:
         """
         Return the initial offsets of a group whose records are in Kafka.
 
@@ -336,7 +360,7 @@ class GroupWatches(GroupStates, Coordinators):
         watch.expire_listing(self._wall_ms())
         if watch.listing is None:
             raise Unavailable(NOT_LISTED)
-        if await RotaGroups(channel).committed(watch.watched.group_id, ()):
+        if await groups.committed(watch.watched.group_id, watch.listing.offsets.keys()):
             watch.has_offsets = True
             raise Unavailable(COMMITTED_MEANWHILE)
         at_end = watch.watched.initial_offset == LATEST
@@ -353,6 +377,49 @@ class GroupWatches(GroupStates, Coordinators):
         watch.description = found
         watch.overview.update_description(found, self._wall_ms())
         self._changed(key, watch)
+
+    def _kafka_watch(self, key: Key, watch: Watch) -> KafkaWatch:
+        watched, overview = watch.watched, watch.overview
+        subject = Subject(
+            watched.group_id,
+            Subscription(watched.topics, watched.topic_pattern),
+            watched.read_committed,
+            watched.access,
+            None if watch.channel is None else RotaGroups(watch.channel),
+        )
+        callbacks = KafkaCallbacks(
+            has_members=lambda: watch.reported_members(self._wall_ms()) > 0,
+            owned=lambda: overview.owned(watched.group_id),
+            described=partial(self._described, key, watch),
+            listed=partial(self._listed, key, watch),
+            paused=partial(self._lost_kafka, key, watch, ""),
+            unknown=partial(self._lost_kafka, key, watch),
+        )
+        return KafkaWatch(subject, self._kafka_records, callbacks)
+
+    def _listed(self, key: Key, watch: Watch, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+        """Take over offsets that the operator has read in Kafka itself, as those that a sidecar has looked up."""
+        watch.kafka_problem = ""
+        unowned = watch.overview.unowned(watch.watched.group_id, self._wall_ms())
+        found = FoundOffsets(offsets, frozenset(unowned - offsets.keys()), is_complete=True)
+        self._found_offsets(key, watch, found)
+
+    def _found_offsets(self, key: Key, watch: Watch, found: FoundOffsets) -> None:
+        at_ms = self._wall_ms()
+        watch.overview.update_queried(watch.watched.group_id, found.offsets, found.missing, at_ms)
+        if found.is_complete:
+            watch.listing, watch.listed_ms = found, at_ms
+            watch.has_offsets = found.has_committed
+        self._changed(key, watch)
+
+    def _lost_kafka(self, key: Key, watch: Watch, problem: str) -> None:
+        """Forget what brokers have described: they do not answer, or sidecars report again."""
+        is_news = watch.kafka_problem != problem
+        watch.kafka_problem = problem
+        if watch.channel is None:
+            self._lost(key, watch, watch.watched.group_id)
+        if is_news:
+            self._callbacks.on_view(key)
 
     def _lost(self, key: Key, watch: Watch, group_id: str) -> None:
         if watch.description is None:
@@ -389,6 +456,13 @@ class GroupWatches(GroupStates, Coordinators):
         self._ending.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self._callbacks.on_exception(error)
+
+
+def kafka_of(watch: Watch) -> KafkaWatch:
+    """Return the operator's own access to a group on Kafka. Raises Unavailable."""
+    if watch.kafka is None:
+        raise Unavailable(watch.kafka_problem or NO_KAFKA)
+    return watch.kafka
 
 
 def records_of(channel: grpc.aio.Channel, watched: Watched) -> RotaRecords:

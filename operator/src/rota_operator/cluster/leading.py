@@ -23,6 +23,7 @@ from rota_operator.cluster.errors import ApiError, NotFound
 from rota_operator.cluster.event_recorder import EventRecorder
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.index import ResourceIndex, key_of
+from rota_operator.cluster.kafka_access import read_credentials
 from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.metrics import Metrics
 from rota_operator.cluster.observe import Surroundings
@@ -112,6 +113,7 @@ class Leading:
         self._resources = ResourceIndex()
         # PEM of the certificate authority of Rota's servers; None: the system's.
         self._authority = None if config.tls_ca is None else config.tls_ca.read_bytes()
+        self._kafka = read_credentials(config.kafka_clusters)
         self._events = EventRecorder(api, lambda: wall_ms() / 1000, config.identity, event_log.warning)
         self._status = StatusWriter(api, self._compute_status, environment.metrics.update, event_log)
         self._groups = GroupWatches(
@@ -218,7 +220,12 @@ class Leading:
         return Reconciler(
             environment.api,
             Surroundings(
-                self._resources, self._groups, SharedReads(environment.api), self._settings, version
+                self._resources,
+                self._groups,
+                SharedReads(environment.api),
+                self._settings,
+                version,
+                self._kafka,
             ),
             Performer(
                 environment.api, self._groups, self._fleet.settings, partial(record_action, self._events)
@@ -288,6 +295,7 @@ class Leading:
                 pods=last.pods,
                 failure=last.failure,
                 cluster_id=self._groups.cluster_id(key),
+                kafka_problem=self._groups.kafka_problem(key),
                 sidecars=Sidecars(VERSION, self._groups.versions(key), self._fleet.settings.refusals(key)),
             )
         )

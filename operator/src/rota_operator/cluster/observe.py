@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError
 from rota_operator.cluster.index import ResourceIndex
+from rota_operator.cluster.kafka_access import KafkaCredentials
 from rota_operator.cluster.kinds import CONFIG_MAP, DISRUPTION_BUDGET, workload_kind
 from rota_operator.cluster.pending_pods import pending_pods
 from rota_operator.cluster.queues import Key
@@ -37,13 +38,15 @@ class GroupStates(Protocol):
 
 
 class Surroundings(NamedTuple):
-    """Everything an observation needs beside the API server."""
+    """Everything an observation of a ConsumerGroup and of its group needs beside the API server."""
 
     resources: ResourceIndex
     groups: GroupStates
     reads: SharedReads
     settings: OperatorSettings
     version: tuple[int, int]
+    # Of the operator: how groups are read that have no members.
+    kafka: KafkaCredentials = KafkaCredentials()
 
 
 async def observe(api: Api, around: Surroundings, key: Key, resource: Object) -> Observed:

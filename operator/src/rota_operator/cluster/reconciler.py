@@ -143,7 +143,8 @@ class Reconciler:
         except InvalidSpec:
             return
         if group_id:
-            self._groups.add(key, watched_of(spec, group_id))
+            access = self._around.kafka.access(spec, key.namespace, group_id)
+            self._groups.add(key, watched_of(spec, group_id, access))
 
     def _again_s(self, key: Key, observed: Observed, decision: Decision) -> float:
         if "deletionTimestamp" in observed.resource["metadata"]:

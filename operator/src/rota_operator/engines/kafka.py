@@ -42,6 +42,8 @@ STATES: dict[object, str] = {
     ConsumerGroupState.STABLE: "Stable",
     ConsumerGroupState.DEAD: "Dead",
 }
+# Errors of connections that say more than the timeout they lead to.
+CAUSES = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT)
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 Answer = TypeVar("Answer")
 Config = Mapping[str, Any]
@@ -59,6 +61,8 @@ class Reader:
             **config,
             "log_level": 0,
             "group.id": group_id,
+            # A commit has no time limit of its own.
+            "socket.timeout.ms": 10_000,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
         }
@@ -84,6 +88,47 @@ class Reader:
         self._thread.shutdown()
 
 
+class Admin:
+    """
+    A librdkafka administration client, made when it is first used.
+
+    librdkafka reports refused logins and TLS errors to a callback, and answers a request with a timeout only.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._client: AdminClient | None = None
+        self._error = ""
+
+    @property
+    def client(self) -> AdminClient:
+        """The client. Raises Unavailable if its properties are unusable, for instance no PEM."""
+        if self._client is None:
+            config = {**self._config, "log_level": 0, "error_cb": self._failed}
+            try:
+                self._client = AdminClient(config)
+            except KafkaException as error:
+                raise Unavailable(error_message(error)) from None
+        return self._client
+
+    async def ask(self, question: "Callable[[AdminClient], Future[Answer]]", *absent: int) -> Answer | None:
+        """Ask, and return None for the error codes in `absent`. Raises Unavailable with the cause of a timeout."""
+        try:
+            return await await_answer(question(self.client), *absent)
+        except Unavailable as error:
+            self._error = ""
+            self.client.poll(0)
+            raise Unavailable(f"{error}: {self._error}" if self._error else str(error)) from None
+
+    def close(self) -> None:
+        """Drop the client, which ends its connections: it refers to this object, and this one to it."""
+        self._client = None
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.code() in CAUSES:
+            self._error = error.str()
+
+
 class KafkaGroups(Groups):
     """
     One group of a cluster, and its committed offsets.
@@ -94,15 +139,16 @@ class KafkaGroups(Groups):
 
     def __init__(self, group_id: str, config: Config) -> None:
         self._group_id = group_id
-        self._admin = AdminClient({**config, "log_level": 0})
+        self._admin = Admin(config)
         # Otherwise the fetch waits for offsets of open transactions; lag counts from what is committed now.
         self._reader = Reader(group_id, {**config, "isolation.level": "read_uncommitted"})
 
     async def describe(self) -> Description:
         """Describe the group; a group that does not exist has state Dead. Raises Unavailable."""
         group_id = self._group_id
-        found = await await_answer(
-            self._admin.describe_consumer_groups([group_id], request_timeout=CALL_S)[group_id], NO_GROUP
+        found = await self._admin.ask(
+            lambda admin: admin.describe_consumer_groups([group_id], request_timeout=CALL_S)[group_id],
+            NO_GROUP,
         )
         if found is None:
             return Description(group_id, "Dead", None, "", ())
@@ -120,8 +166,29 @@ class KafkaGroups(Groups):
             if each.offset >= 0 and each.error is None
         }
 
+    async def commit_initial_offsets(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
+        wanted = [TopicPartition(*each, offset) for each, offset in offsets.items()]
+        # Outside of the group, like a consumer with manual assignment: brokers refuse that while the group has members.
+        found = await self._reader.ask(
+            lambda consumer: consumer.commit(offsets=wanted, asynchronous=False) if wanted else ()
+        )
+        for each in found or ():
+            if each.error is not None:
+                raise Unavailable(
+                    f"cannot commit the initial offsets of group {self._group_id} ({each.error.name()})"
+                )
+
+    async def delete(self) -> None:
+        """Delete the group with its offsets; no error if it does not exist. Raises Unavailable, also if it has members."""
+        group_id = self._group_id
+        await self._admin.ask(
+            lambda admin: admin.delete_consumer_groups([group_id], request_timeout=CALL_S)[group_id], NO_GROUP
+        )
+
     async def close(self) -> None:
         """Close the connections."""
+        self._admin.close()
         await self._reader.close()
 
 
@@ -129,7 +196,7 @@ class KafkaRecords(Records):
     """Topics of a cluster, read at one isolation level."""
 
     def __init__(self, config: Config, *, read_committed: bool) -> None:
-        self._admin = AdminClient({**config, "log_level": 0})
+        self._admin = Admin(config)
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         reading = {
             "enable.partition.eof": True,
@@ -149,7 +216,8 @@ class KafkaRecords(Records):
         names = {*topics, *await self._matching(pattern)}
         if not names:
             return ()
-        asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=CALL_S)
+        collection = TopicCollection(sorted(names))
+        asked = self._admin.client.describe_topics(collection, request_timeout=CALL_S)
         found = await asyncio.gather(*(await_answer(each, *MISSING) for each in asked.values()))
         return [
             Partition(topic.name, each.id)
@@ -176,7 +244,9 @@ class KafkaRecords(Records):
         asked = {TopicPartition(*each): which for each in partitions}
         if not asked:
             return {}
-        answers = self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=CALL_S)
+        answers = self._admin.client.list_offsets(
+            asked, isolation_level=self._isolation, request_timeout=CALL_S
+        )
         found = await asyncio.gather(*(await_answer(each, *MISSING) for each in answers.values()))
         return {
             Partition(partition.topic, partition.partition): info.offset
@@ -193,6 +263,7 @@ class KafkaRecords(Records):
 
     async def close(self) -> None:
         """Close the connections."""
+        self._admin.close()
         await self._reader.close()
 
 

@@ -166,7 +166,12 @@ class GroupState:
         return replace(described, owners={**kept, **described.owners})
 
     def _describe(self, now_ms: int) -> DescribedGroup:
-        return self._described if self._engine.describes else self._described_by_reports(now_ms)
+        if self._engine.describes:
+            return self._described
+        reported = self._described_by_reports(now_ms)
+        # The operator may have credentials for a group whose sidecars do not report: then it asks the engine.
+        is_asked = reported.state == UNKNOWN and self._described.state != UNKNOWN
+        return self._described if is_asked else reported
 
     def owned_partitions(self, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """Partitions and generation that each sidecar reports, by sidecar name; expired reports are omitted."""

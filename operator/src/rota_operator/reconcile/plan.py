@@ -202,12 +202,16 @@ def _scale(observed: Observed, accepted: Accepted) -> Iterator[Action]:
 
 
 def _initial_offsets(observed: Observed, accepted: Accepted) -> Iterator[Action]:
-    if _needs_initial_offsets(observed, accepted) and accepted.group.coordination == ROTA_COORDINATION:
+    if _needs_initial_offsets(observed, accepted):
         yield CommitInitialOffsets(accepted.group.group_id)
 
 
 def _needs_initial_offsets(observed: Observed, accepted: Accepted) -> bool:
-    """Return whether a group that no member will join has no offsets: its start would move with the topics' ends."""
+    """
+    Return whether a group that no member will join has no offsets: its start would move with the topics' ends.
+
+    That a group on Kafka has no members is known only where the operator has credentials for the cluster, and can commit.
+    """
     group = accepted.group
     return (
         _desired_replicas(group, accepted.target) == 0
@@ -259,7 +263,8 @@ def _is_start_unknown(observed: Observed, accepted: Accepted) -> bool:
     """Return whether a group without pods may have no offsets, and the operator commits none."""
     if _desired_replicas(accepted.group, accepted.target) != 0 or observed.is_new is False:
         return False
-    return accepted.group.coordination != ROTA_COORDINATION or observed.is_new is None
+    is_out_of_reach = accepted.group.coordination != ROTA_COORDINATION and observed.members is None
+    return is_out_of_reach or observed.is_new is None
 
 
 def _refused(observed: Observed, refusal: Refusal, former: Sequence[Object] = ()) -> Decision:

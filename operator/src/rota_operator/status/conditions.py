@@ -192,8 +192,13 @@ def _unreachable(evidence: Evidence) -> Verdict:
     if failure is not None and failure.reason == Reason.UNAVAILABLE:
         return Verdict("Unknown", Reason.UNAVAILABLE, failure.message)
     if evidence.inputs.decision.coordination == KAFKA_COORDINATION:
-        return Verdict("Unknown", Reason.SIDECAR_SILENT, "no sidecar of the group reports")
+        return Verdict("Unknown", Reason.SIDECAR_SILENT, _without_reports(evidence))
     return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
+
+
+def _without_reports(evidence: Evidence) -> str:
+    """Return why a group on Kafka is not known."""
+    return "; ".join(filter(None, ("no sidecar of the group reports", evidence.inputs.kafka_problem)))
 
 
 def _progress(evidence: Evidence) -> Verdict:
@@ -225,7 +230,9 @@ def _partition_count(evidence: Evidence) -> int:
 def rebalancing(evidence: Evidence) -> Verdict:
     """Decide Rebalancing, by the coordinator's state of the group."""
     if evidence.group is None:
-        return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
+        is_on_kafka = evidence.inputs.decision.coordination == KAFKA_COORDINATION
+        message = _without_reports(evidence) if is_on_kafka else "the group's coordinator does not answer"
+        return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, message)
     if evidence.group.state in REBALANCING_STATES:
         return Verdict("True", Reason.REBALANCE_IN_PROGRESS, f"the group is in state {evidence.group.state}")
     return Verdict("False", Reason.STABLE)
@@ -245,7 +252,9 @@ def lagging(evidence: Evidence) -> Verdict:
             "True", Reason.LAG_ABOVE_THRESHOLD, f"more than {threshold_s} s behind: {listed(late)}"
         )
     if group is None or group.lag_seconds is None:
-        return Verdict("Unknown", Reason.LAG_UNKNOWN)
+        return Verdict(
+            "Unknown", Reason.LAG_UNKNOWN, "" if evidence.member_count else evidence.inputs.kafka_problem
+        )
     if group.lag_seconds > threshold_s:
         return Verdict("True", Reason.LAG_ABOVE_THRESHOLD, f"more than {threshold_s} s behind")
     return Verdict("False", Reason.LAG_BELOW_THRESHOLD)

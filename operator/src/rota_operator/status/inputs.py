@@ -83,6 +83,8 @@ class StatusInputs:
     failure: Refusal | None = None
     # As members report it; empty: unknown.
     cluster_id: str = ""
+    # Why the operator cannot read the group's Kafka cluster itself; empty: it can, or the group is not on Kafka.
+    kafka_problem: str = ""
     sidecars: Sidecars = Sidecars()
 
 

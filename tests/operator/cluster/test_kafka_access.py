@@ -1,0 +1,90 @@
+"""The operator's credentials for Kafka clusters, as they are mounted: a list, and a folder of files for each cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from rota_operator.cluster.kafka_access import (
+    LIST,
+    NO_ACCESS,
+    InvalidClusters,
+    KafkaAccess,
+    KafkaCredentials,
+    read_credentials,
+)
+from rota_operator.spec.validation import parse_spec
+
+CLUSTERS = """
+clusters:
+- {name: plain, bootstrapServers: ["plain:9092"]}
+- {name: main, bootstrapServers: ["main:9093"], tls: true, saslMechanism: SCRAM-SHA-512}
+"""
+FILES = {"ca.crt": "CA", "tls.crt": "CERTIFICATE", "tls.key": "KEY", "username": "u", "password": " p "}
+
+
+def credentials(folder: Path, **files: str) -> KafkaCredentials:
+    (folder / LIST).write_text(CLUSTERS)
+    (folder / "main").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / "main" / name).write_text(f"{text}\n")
+    return read_credentials(folder)
+
+
+def access(known: KafkaCredentials, *servers: str) -> KafkaAccess:
+    given = {"bootstrapServers": servers, "topics": ["orders"], "scaleTargetRef": {"name": "orders"}}
+    return known.access(parse_spec(given), "shop", "shop.orders")
+
+
+def test_the_files_of_a_cluster_become_properties(tmp_path: Path) -> None:
+    known = credentials(tmp_path, **FILES)
+    common = {"client.id": "rota-operator"}
+    assert dict(access(known, "plain:9092").properties) == {
+        "bootstrap.servers": "plain:9092",
+        "security.protocol": "plaintext",
+        **common,
+    }
+    found = access(known, "main:9093")
+    assert dict(found.properties) == {
+        "bootstrap.servers": "main:9093",
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.pem": "CA",
+        "ssl.certificate.pem": "CERTIFICATE",
+        "ssl.key.pem": "KEY",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": " p ",
+        **common,
+    }
+    assert "KEY" not in repr(found)
+
+
+def test_files_are_read_anew_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    known = credentials(tmp_path, username="u")
+    problem = "the operator cannot read the credentials of Kafka cluster main (password: No such file or directory); check its Secret"
+    assert access(known, "main:9093").problem.startswith(problem)
+    (tmp_path / "main" / "password").write_text("one")
+    one = access(known, "main:9093")
+    (tmp_path / "main" / "password").write_text("two")
+    two = access(known, "main:9093")
+    assert one != two
+    assert (one.problem, dict(two.properties)["ssl.ca.location"]) == ("", "probe")
+
+
+def test_a_group_with_its_records_at_rota_needs_none() -> None:
+    assert access(KafkaCredentials(), "rota://rota:7070") == NO_ACCESS
+    assert access(KafkaCredentials(), "kafka:9092").problem
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clusters: [", "must be YAML"),
+        ("clusters: 7", "--kafka-clusters: clusters.yaml.clusters must be a list"),
+        (None, "cannot read .*clusters.yaml of --kafka-clusters"),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / LIST).write_text(text)
+    with pytest.raises(InvalidClusters, match=message):
+        read_credentials(tmp_path)

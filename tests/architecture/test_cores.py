@@ -23,6 +23,7 @@ CORES = (
     "rota_operator.resets",
     "rota_operator.overview",
     "rota_operator.autoscaling",
+    "rota_spark.core",
 )
 IO_BUILTINS = {"breakpoint", "input", "open", "print"}
 

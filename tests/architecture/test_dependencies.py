@@ -1,6 +1,7 @@
 """Every dependency that a part declares is pinned for it, and every licence is accepted."""
 
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from importlib.metadata import metadata, requires
 from types import SimpleNamespace
 from typing import cast
@@ -11,11 +12,24 @@ from packaging.utils import canonicalize_name
 
 from scripts.generate_licences import Refused, expression, licence_of
 from scripts.pins import EXTRAS, FILE, PARTS, read
+from tests.support.tree import REPO
+
+FOLDERS = {name: folder for folder, name in PARTS.items()}
+
+
+def required_by(name: str) -> Sequence[str]:
+    """Requirements of a distribution: those of Rota's parts from their files here, which may be newer than what is installed."""
+    if name not in FOLDERS:
+        return requires(name) or ()
+    project = tomllib.loads((REPO / FOLDERS[name] / "pyproject.toml").read_text())["project"]
+    optional = project.get("optional-dependencies", {})
+    extras = [f"{line}; extra == {extra!r}" for extra, lines in optional.items() for line in lines]
+    return [*project["dependencies"], *extras]
 
 
 def closure(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> Iterator[str]:
     """The names of all that a distribution requires here, directly or not."""
-    for line in requires(name) or ():
+    for line in required_by(name):
         requirement = Requirement(line)
         environments: list[dict[str, str]] = [{"extra": extra} for extra in (extras or {""})]
         if requirement.marker is not None and not any(map(requirement.marker.evaluate, environments)):

@@ -1,0 +1,90 @@
+"""The columns of `format("rota")`, and Arrow batches of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from rota import Records
+
+HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("headers", ArrayType(HEADER)),
+    ]
+)
+# Records of an Arrow batch: enough for columns to pay, few enough for a worker's memory.
+RECORDS_MAX = 10_000
+
+
+class Columns:
+    """Collects records of a partition in columns, and gives Arrow batches of exactly Spark's Arrow schema."""
+
+    def __init__(self) -> None:
+        # Spark's own conversion: it compares the first batch with it, names, types and nullability.
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self._schema = to_arrow_schema(SCHEMA, timezone="UTC")
+
+    def batches(self, records: "Records", end: int) -> Iterator["pyarrow.RecordBatch"]:
+        """Yield batches of the records before the offset `end`."""
+        count = min(len(records), end - records.base_offset)
+        headers = records.headers
+        for start in range(0, count, RECORDS_MAX):
+            part = slice(start, min(start + RECORDS_MAX, count))
+            size = part.stop - start
+            first = records.base_offset + start
+            yield self.batch(
+                records.topic,
+                records.partition,
+                (
+                    records.keys[part],
+                    records.values[part],
+                    range(first, first + size),
+                    records.timestamps_ms[part],
+                    [
+                        [{"key": name, "value": value} for name, value in each] or None
+                        for each in headers[part]
+                    ],
+                ),
+            )
+
+    def batch(self, topic: str, partition: int, columns: Sequence[Sequence[object]]) -> "pyarrow.RecordBatch":
+        """Return one batch, of keys, values, offsets, timestamps in ms (None: none) and headers."""
+        import pyarrow
+
+        keys, values, offsets, timestamps_ms, headers = columns
+        size = len(keys)
+        types = {field.name: field.type for field in self._schema}
+        return pyarrow.RecordBatch.from_arrays(
+            [
+                pyarrow.array(keys, types["key"]),
+                pyarrow.array(values, types["value"]),
+                pyarrow.repeat(pyarrow.scalar(topic, types["topic"]), size),
+                pyarrow.repeat(pyarrow.scalar(partition, types["partition"]), size),
+                pyarrow.array(offsets, types["offset"]),
+                pyarrow.array(timestamps_ms, pyarrow.int64())
+                .cast(pyarrow.timestamp("ms", tz="UTC"))
+                .cast(types["timestamp"]),
+                pyarrow.array(headers, types["headers"]),
+            ],
+            schema=self._schema,
+        )

@@ -1,0 +1,86 @@
+"""Records of Rota's own log, as an executor reads them with the SDK's `LogReader`."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from typing_extensions import override
+
+import rota
+from rota.clocks import system_clocks
+from rota.log_reader import END, START, Fetched
+from rota_spark.columns import Columns
+from rota_spark.core.plan import Range
+from rota_spark.log_records import AWAY_MAX_S, LogRecords, ReadFailed
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BACKOFF_S = 0.2
+Result = TypeVar("Result")
+
+
+class RotaRecords(LogRecords):
+    """Records of Rota's own log."""
+
+    def __init__(self, address: str, *, read_committed: bool) -> None:
+        self._address = address
+        self._reader = rota.LogReader(address, read_committed=read_committed)
+        self._columns = Columns()
+
+    @override
+    def ranges(self, topics: Sequence[str]) -> list[Range]:
+        with rota.Topics(self._address) as known:
+            found = known.describe(topics)
+        partitions = [(each.name, number) for each in found for number in range(each.partitions)]
+        starts, ends = (self._reader.offsets_at(partitions, which) for which in (START, END))
+        return [Range(*each, starts[each], max(starts[each], ends[each])) for each in starts]
+
+    @override
+    def read(self, wanted: Range) -> Iterator["pyarrow.RecordBatch"]:
+        offset = wanted.start
+        while offset < wanted.end:
+            (part,) = retried(partial(self._fetch, wanted, offset))
+            for records in part.batches:
+                if records.base_offset < wanted.end:
+                    yield from self._columns.batches(records, wanted.end)
+            offset = part.next_offset
+
+    def _fetch(self, wanted: Range, offset: int) -> Sequence[Fetched]:
+        found = self._reader.fetch({wanted.of: offset})
+        for part in found:
+            if isinstance(part.error, rota.errors.OffsetOutOfRange):
+                raise ReadFailed(
+                    f"offset {offset} of {wanted.topic}-{wanted.partition} is not in the log, which begins at "
+                    f"{part.log_start_offset}: its records were deleted before the group read them; reset the group's "
+                    "offsets to continue behind the gap"
+                )
+            if part.error is not None:
+                raise part.error
+        return found
+
+    @override
+    def close(self) -> None:
+        self._reader.close()
+
+    @override
+    def __enter__(self) -> Self:
+        return self
+
+    @override
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def retried(ask: Callable[[], Result]) -> Result:
+    """Call until it succeeds; raise its error when it is not retriable, or after AWAY_MAX_S."""
+    clock_s = system_clocks().monotonic_s
+    deadline_s = clock_s() + AWAY_MAX_S
+    while True:
+        try:
+            return ask()
+        except rota.errors.RotaError as error:
+            if not error.retriable or clock_s() >= deadline_s:
+                raise
+        threading.Event().wait(BACKOFF_S)

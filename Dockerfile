@@ -1,5 +1,6 @@
 # One part of Rota as an image: docker build --build-arg PART=sidecar -t rota-sidecar .
 # PART is the part's folder: cli, coordinator, operator or sidecar. BASE is any image with Python 3.11 or newer, pip and venv.
+# An application with the SDK, here an example: docker build --target example --build-arg PART=sdk --build-arg EXAMPLE=orders -t orders .
 ARG BASE=python:3.11-slim
 
 # A stage of its own: sources, build back-end and pip's settings stay out of the image.
@@ -23,6 +24,16 @@ RUN : "${PART:?say which part: docker build --build-arg PART=sidecar .}" \
         /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels "./$part" || exit 1; \
     done \
     && /opt/rota/bin/pip install --no-cache-dir --no-index --no-deps wheels/*.whl
+
+# Python files of an example beside the SDK; the example's manifest says what is run.
+FROM ${BASE} AS example
+ARG EXAMPLE
+COPY --from=build /opt/rota /opt/rota
+COPY examples/${EXAMPLE}/*.py /app/
+WORKDIR /app
+ENV PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1
+USER 65532:65532
+ENTRYPOINT ["python"]
 
 FROM ${BASE}
 ARG PART

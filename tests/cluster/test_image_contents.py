@@ -24,7 +24,10 @@ ABSENT = {
     "sidecar": {"kubernetes", "kopf", "pyspark", "psycopg"},
     "operator": {"pyspark", "psycopg"},
     "cli": {"pyspark", "kopf"},
+    "sdk": {"pyspark", "kopf", "kubernetes", "psycopg"},
 }
+# The SDK is no part that runs by itself: its image is an example's.
+EXAMPLE = "exactly-once"
 
 
 def layers(image: images.Image) -> Iterator[tuple[str, int]]:
@@ -41,7 +44,9 @@ def layers(image: images.Image) -> Iterator[tuple[str, int]]:
 def test_an_image_has_the_distributions_of_its_part_alone(part: str, report: list[str]) -> None:
     found: set[str] = set()
     total = own = 0
-    for path, size in layers(images.part(part)):
+    files = set()
+    for path, size in layers(images.example(EXAMPLE) if part == "sdk" else images.part(part)):
+        files.add(path)
         total += size
         own += size if path.startswith("opt/rota/") else 0
         if matched := INSTALLED.fullmatch(path):
@@ -53,4 +58,7 @@ def test_an_image_has_the_distributions_of_its_part_alone(part: str, report: lis
     assert required | parts <= found
     assert found <= {pin.name for pin in pinned} | parts | OF_ENVIRONMENTS
     assert not found & ABSENT[part]
+    assert {each for each in files if each.startswith("app/")} == (
+        {"app/biller.py", "app/till.py"} if part == "sdk" else set()
+    )
     report.append(f"image of {part}: {total // MIB} MiB, {own // MIB} of them Rota and its dependencies")

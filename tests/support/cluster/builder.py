@@ -38,6 +38,8 @@ class Recipe:
     dockerfile: Path
     context: Path
     arguments: dict[str, str] = field(default_factory=dict)
+    target: str = ""
+    """Stage of the Dockerfile; empty: the last one."""
     mounts: dict[Path, Path] = field(default_factory=dict)
     """Files of this machine that build steps see, by where they see them; they stay out of the image."""
 
@@ -58,6 +60,7 @@ class Builder:
         """Build and write the image as one file, uncompressed: nodes import that in half the time."""
         options = [f"--build-arg={key}={value}" for key, value in recipe.arguments.items()]
         options += [f"--volume={source}:{target}:ro" for target, source in recipe.mounts.items()]
+        options += [f"--target={recipe.target}"] if recipe.target else []
         self._buildah("build", "--isolation", "chroot", "--network", "host", *options, "--file", recipe.dockerfile,
                       "--tag", name, recipe.context)  # fmt: skip
         self._buildah("push", name, f"docker-archive:{archive}:{name}")

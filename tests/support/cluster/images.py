@@ -73,9 +73,20 @@ def pause(reaper: Path) -> Image:
 
 def part(name: str) -> Image:
     """One of Rota's own images, from the Dockerfile that users build: `part("sidecar")`."""
+    return _from_dockerfile(name, name)
+
+
+def example(name: str) -> Image:
+    """The image of an example, which has the SDK: `example("orders")`."""
+    return _from_dockerfile(f"example-{name}", "sdk", name)
+
+
+def _from_dockerfile(what: str, name: str, example: str = "") -> Image:
+    """Build a part, or with the SDK an example."""
     below = base()
     files = ("Dockerfile", ".dockerignore", "constraints.txt", "scripts/pins.py")
-    folders = ("proto", "service", "sdk", name)
+    folders = list(dict.fromkeys(("proto", "service", "sdk", name)))
+    folders += [f"examples/{example}"] if example else []
     sources = [CHECKOUT / file for file in files]
     sources += [source for folder in folders for source in _sources(CHECKOUT / folder)]
     key = cache.key_of(below.name, *[str(source.relative_to(CHECKOUT)) for source in sources], *sources)
@@ -87,12 +98,13 @@ def part(name: str) -> Image:
         recipe = Recipe(
             dockerfile=CHECKOUT / "Dockerfile",
             context=CHECKOUT,
-            arguments={"BASE": f"docker-archive:{below.archive}", "PART": name},
+            arguments={"BASE": f"docker-archive:{below.archive}", "PART": name, "EXAMPLE": example},
+            target="example" if example else "",
             mounts={Path("/etc/pip.conf"): folder / "pip.conf", **{path: path for path in settings.files()}},
         )
         builder.image(tag, recipe, archive)
 
-    return _once(name, key, build)
+    return _once(what, key, build)
 
 
 class _Build(Protocol):

@@ -2,7 +2,8 @@
 The chart, installed by Helm into a namespace that enforces the Pod Security level "restricted": with TLS, by certificates of its Job, and
 with tokens that Kubernetes reviews.
 
-The orders example prices each order once; `helm test` passes; `helm uninstall` leaves the applications running.
+The orders example prices each order once, and that of payments writes each receipt once; `helm test` passes; `helm uninstall` leaves
+the applications running. A second release, of values-quickstart.yaml, is installed beside it.
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
@@ -21,12 +23,38 @@ from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, orders
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
+from tests.support.cluster.rota_manifests import SECURITY
 from tests.support.helm import CHART
+from tests.support.tree import REPO
 
 # It may have to start the cluster, and to load four images.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 RELEASE, NAMESPACE, SHOP = "rota", "installed", "installed-shop"
+# The file is the one that users apply: its namespace is the test's, and its image is one that the nodes have.
+BILLER, TILL = "biller", "till"
+PAYMENTS = REPO / "examples" / "exactly-once" / "exactly-once.yaml"
+# Run in a container of the example, after the till has closed: reads until every payment has a receipt.
+RECEIPTS = """
+import collections, json, sys, rota
+def payments(topic):
+    found = collections.Counter()
+    positions = {(topic, number): 0 for number in range(6)}
+    with rota.LogReader(sys.argv[1], read_committed=True) as reader:
+        while True:
+            before = dict(positions)
+            for fetched in reader.fetch(positions, max_wait_ms=200):
+                found.update(json.loads(record.value)["payment"] for record in fetched)
+                positions[fetched.topic, fetched.partition] = fetched.next_offset
+            if positions == before:
+                return found
+paid = payments("payments")
+receipts = payments("receipts")
+while paid.keys() - receipts.keys():
+    receipts = payments("receipts")
+print("payments", paid.total(), "receipts", receipts.total(), "different", len(receipts))
+"""
+QUICK, QUICK_SHOP = "quickstart", "quickstart-shop"
 COORDINATOR = f"rota-coordinator.{NAMESPACE}:7070"
 WITHIN_S = 120
 # A busy machine may freeze a member for longer than the 6 s of the example.
@@ -41,6 +69,8 @@ class Installed(NamedTuple):
     cluster: Cluster
     # Of the command line: applications run in it.
     application: Image
+    # Of the example of payments.
+    payments: Image
     # Duration of `helm install --wait`.
     install_s: float = 0.0
 
@@ -53,9 +83,9 @@ class Installed(NamedTuple):
         return self.cluster.kubectl("--namespace", SHOP, *arguments)
 
 
-def values(images: dict[str, Image]) -> list[str]:
-    """Flags with the images of this state of the sources. The cluster has no volumes."""
-    found = ["--set=coordinator.store.sqlite.persistent=false", f"--set=watchNamespaces={{{SHOP}}}"]
+def values(images: dict[str, Image], shop: str = SHOP) -> list[str]:
+    """Flags with the images of this state of the sources, for a namespace with groups. The cluster has no volumes."""
+    found = ["--set=coordinator.store.sqlite.persistent=false", f"--set=watchNamespaces={{{shop}}}"]
     for part in ("operator", "coordinator", "sidecar"):
         repository, _, tag = images[part].name.rpartition(":")
         found.append(f"--set={part}.image.repository={repository},{part}.image.tag={tag}")
@@ -76,7 +106,7 @@ def installed(without_operator: Cluster) -> Iterator[Installed]:
             "metadata": {"name": name, "labels": restricted},
         }
         cluster.kubectl("create", "--filename", "-", input=json.dumps(namespace))
-    release = Installed(cluster, images["cli"])
+    release = Installed(cluster, images["cli"], images[rota_images.EXAMPLE])
     began = time.monotonic()  # noqa: TID251  a measurement
     # Other tests may have created the CustomResourceDefinition.
     release.helm(
@@ -86,11 +116,46 @@ def installed(without_operator: Cluster) -> Iterator[Installed]:
     cluster.kubectl("delete", "namespace", NAMESPACE, SHOP, "--wait=false")
 
 
-def example(image: str) -> list[Manifest]:
-    """The orders example at the release's coordinator."""
-    found: list[Manifest] = json.loads(
-        json.dumps(orders(SHOP, image)).replace(EXAMPLE_COORDINATOR, COORDINATOR)
+@pytest.fixture(scope="module")
+def quickstart(installed: Installed) -> Iterator[Installed]:
+    """Install a second release by values-quickstart.yaml for a namespace of its own, and the orders example; waits for neither."""
+    cluster = installed.cluster
+    for name in (QUICK, QUICK_SHOP):
+        cluster.kubectl("create", "namespace", name)
+    flags = (f"--values={CHART / 'values-quickstart.yaml'}", "--set=crds.install=false", "--namespace", QUICK)
+    images = values(rota_images.prepare(), QUICK_SHOP)
+    helm.prepare().run("install", QUICK, CHART, *images, *flags, kubeconfig=cluster.kubeconfig)
+    manifests = at_coordinator(
+        orders(QUICK_SHOP, installed.application.name), f"quickstart-rota-coordinator.{QUICK}:7070"
     )
+    cluster.apply(manifests, namespace=QUICK_SHOP)
+    yield installed
+    helm.prepare().run("uninstall", QUICK, "--namespace", QUICK, kubeconfig=cluster.kubeconfig)
+    delete_group(cluster, QUICK_SHOP, GROUP)
+    cluster.kubectl("delete", "namespace", QUICK, QUICK_SHOP, "--wait=false")
+
+
+def delete_group(cluster: Cluster, namespace: str, name: str) -> None:
+    """Delete a ConsumerGroup as the guide says, without an operator."""
+    group = ("consumergroup", name, "--namespace", namespace)
+    cluster.kubectl("patch", *group, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    cluster.kubectl("delete", *group, "--timeout=60s")
+
+
+def payments(image: str) -> list[Manifest]:
+    """The example of payments at the release's coordinator."""
+    found = list(yaml.safe_load_all(PAYMENTS.read_text()))
+    for manifest in found:
+        manifest["metadata"]["namespace"] = SHOP
+        if manifest["kind"] == "Deployment":
+            [container] = manifest["spec"]["template"]["spec"]["containers"]
+            container |= {"image": image, "securityContext": SECURITY}
+    return at_coordinator(found, COORDINATOR)
+
+
+def at_coordinator(manifests: list[Manifest], address: str) -> list[Manifest]:
+    """Manifests of an example, at a release's coordinator."""
+    found: list[Manifest] = json.loads(json.dumps(manifests).replace(EXAMPLE_COORDINATOR, address))
     for manifest in found:
         if manifest["kind"] == "ConsumerGroup":
             manifest["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
@@ -108,9 +173,13 @@ def memory(cluster: Cluster) -> Iterator[str]:
                 yield f"{of} {name}: {float(size) / MEBIBYTE:.0f} MiB"
 
 
-def test_the_orders_example_prices_each_order_once(installed: Installed, report: list[str]) -> None:
+def test_the_orders_example_prices_each_order_once(
+    installed: Installed, quickstart: Installed, report: list[str]
+) -> None:
     cluster = installed.cluster
-    cluster.apply(example(installed.application.name), namespace=SHOP)
+    cluster.apply(at_coordinator(orders(SHOP, installed.application.name), COORDINATOR), namespace=SHOP)
+    # Of the next test.
+    cluster.apply(payments(installed.payments.name), namespace=SHOP)
     cluster.wait(f"consumergroup/{GROUP}", "condition=Ready", namespace=SHOP, within_s=WITHIN_S)
     report.append(f"helm install --wait: {installed.install_s:.0f} s")
     report.extend(sorted(memory(cluster)))
@@ -124,6 +193,33 @@ def test_the_orders_example_prices_each_order_once(installed: Installed, report:
     found = re.fullmatch(r"produced (\d+), processed (\d+), unprocessed 0, repeated 0", audited)
     assert found is not None, audited
     assert found[1] == found[2] != "0"
+
+
+def test_each_payment_has_one_receipt(installed: Installed, report: list[str]) -> None:
+    cluster = installed.cluster
+    cluster.wait(f"consumergroup/{BILLER}", "condition=Ready", namespace=SHOP, within_s=WITHIN_S)
+    installed.kubectl("scale", f"deployment/{TILL}", "--replicas=0")
+    installed.kubectl("wait", "pods", f"--selector=app={TILL}", "--for=delete", f"--timeout={WITHIN_S}s")
+    application = ("exec", f"deployment/{BILLER}", "--container=app", "--", "python", "-c", RECEIPTS)
+    audited = installed.kubectl(*application, f"rota://{COORDINATOR}").strip()
+    report.append(audited)
+    found = re.fullmatch(r"payments (\d+) receipts (\d+) different (\d+)", audited)
+    assert found is not None, audited
+    assert found[1] == found[2] == found[3] != "0"
+
+
+def test_the_quick_start_makes_the_example_ready(quickstart: Installed) -> None:
+    quickstart.cluster.wait(
+        f"consumergroup/{GROUP}", "condition=Ready", namespace=QUICK_SHOP, within_s=WITHIN_S
+    )
+    # Two releases are in the cluster: each operator has adopted the workload of its own namespace alone.
+    for namespace, operator in (
+        (SHOP, f"{RELEASE}-operator.{NAMESPACE}"),
+        (QUICK_SHOP, f"{QUICK}-rota-operator.{QUICK}"),
+    ):
+        workload = quickstart.cluster.get(f"deployment/{ENRICHER}", namespace=namespace)
+        [sidecar] = workload["spec"]["template"]["spec"]["initContainers"]
+        assert f"{operator}:7083" in json.dumps(sidecar)
 
 
 def test_helm_test_passes(installed: Installed) -> None:
@@ -152,9 +248,8 @@ def test_uninstalling_leaves_the_group_and_its_pods(installed: Installed) -> Non
     assert [
         each["metadata"]["uid"] for each in installed.cluster.get("pods", namespace=SHOP)["items"]
     ] == names
-    assert installed.kubectl("get", "consumergroups", "--output=name") == f"consumergroup.rota.dev/{GROUP}\n"
-    # As the guide says, without an operator.
-    installed.kubectl(
-        "patch", "consumergroup", GROUP, "--type=merge", '--patch={"metadata":{"finalizers":null}}'
-    )
-    installed.kubectl("delete", "consumergroup", GROUP, "--timeout=60s")
+    assert installed.kubectl("get", "consumergroups", "--output=name").split() == [
+        f"consumergroup.rota.dev/{each}" for each in (BILLER, GROUP)
+    ]
+    for each in (BILLER, GROUP):
+        delete_group(installed.cluster, SHOP, each)

@@ -74,8 +74,9 @@ def test_what_it_says_to_try_can_be_tried(tmp_path: Path) -> None:
         return [each["committed"] for each in group()["partitions"]]
 
     def tried(what: str) -> str:
+        # As a person pastes it.
         done = subprocess.run(
-            hints_in(log)[what], shell=True, cwd=REPO, capture_output=True, text=True, timeout=STEP_S
+            ["sh", "-c", hints_in(log)[what]], cwd=REPO, capture_output=True, text=True, timeout=STEP_S
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

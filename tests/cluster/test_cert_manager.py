@@ -20,7 +20,9 @@ DEFINITION = "customresourcedefinition/certificates.cert-manager.io"
 def with_definitions(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster, whose API server serves Certificates for the test."""
     cluster.kubectl("apply", "--server-side", "--filename", str(cert_manager.definitions()))
-    cluster.wait(DEFINITION, "condition=Established", namespace="default")
+    # Its conditions are null at first, which `kubectl wait` takes for an error.
+    for state in ("jsonpath={.status.acceptedNames.kind}=Certificate", "condition=Established"):
+        cluster.wait(DEFINITION, state, namespace="default")
     yield cluster
     cluster.kubectl("delete", DEFINITION, "--wait=false")
 
@@ -47,6 +49,11 @@ def test_the_certificates_of_the_chart_fit_cert_managers_definition(
     }
     assert {each["spec"]["secretName"] for each in certificates} <= mounted
     spec = certificates[0]["spec"]
-    for wrong in ({"duration": "long"}, {"usages": ["serving"]}, {"issuer": "rota"}, {"issuerRef": None}):
+    for wrong in (
+        {"privateKey": {"algorithm": "EC"}},
+        {"usages": ["serving"]},
+        {"issuer": "rota"},
+        {"issuerRef": None},
+    ):
         with pytest.raises(KubectlFailed, match=next(iter(wrong))):
             apply(with_definitions, [certificates[0] | {"spec": spec | wrong}])

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 READY_WITHIN_S = 120
 PARTITIONS, REPLICAS = 12, 3
 OWN_GRACE_S, SESSION_S = 5, 60
+LONG_SESSION_S = 900
 SERVERS = f"rota://{COORDINATOR_ADDRESS}"
 
 
@@ -49,12 +50,28 @@ class Applied(NamedTuple):
         """Pods with a sidecar, those that are being deleted included; a pod from before the adoption has none."""
         return [each for each in self.pods(ENRICHER) if each["spec"].get("initContainers")]
 
-    def is_shared(self) -> bool:
+    def status(self) -> Any:  # noqa: ANN401  as it is stored
+        return self.get(f"consumergroup/{GROUP}").get("status", {})
+
+    def is_shared(self, replicas: int = REPLICAS) -> bool:
         """Return True once the status is that of a group between whose rebalances nothing moves."""
-        status = self.get(f"consumergroup/{GROUP}").get("status", {})
+        status = self.status()
         conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
         shares = [each["partitions"] for each in status.get("placements", ())]
-        return conditions.get("Ready") == "True" and shares == [PARTITIONS // REPLICAS] * REPLICAS
+        return conditions.get("Ready") == "True" and shares == [PARTITIONS // replicas] * replicas
+
+    def wait_shared(self, replicas: int = REPLICAS) -> None:
+        wait_for(
+            "every member has its share",
+            lambda: self.is_shared(replicas),
+            within_s=READY_WITHIN_S,
+            poll_s=0.5,
+        )
+
+    def instances(self) -> dict[str, str]:
+        """Pods by the instance that they hold."""
+        data = self.get(f"configmap/rota-{GROUP}-instances")["data"]
+        return {name: holder.partition(" ")[0] for name, holder in data.items()}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +87,7 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     example = Applied(rota_cluster, namespace, manifests)
     # Pods from before the adoption may still be there.
     example.wait_rolled_out()
-    wait_for("every member has its share", example.is_shared, within_s=READY_WITHIN_S, poll_s=0.5)
+    example.wait_shared()
     yield example
     rota_cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
@@ -122,6 +139,40 @@ def test_a_workload_that_its_owner_replaced_is_adopted_again_as_before(applied: 
     sidecar = "jsonpath={.spec.template.spec.initContainers[0].name}=rota-sidecar"
     applied.cluster.wait(target, sidecar, namespace=applied.namespace)
     assert applied.get(target)["spec"]["template"] == adopted
+
+
+def test_static_members_of_a_deployment_keep_their_partitions_over_a_rollout(applied: Applied) -> None:
+    """The pods' names change, their instances do not. A session is so long that a member goes only by leaving the group."""
+    membership = {"static": True, "sessionTimeoutSeconds": LONG_SESSION_S}
+    change = json.dumps({"spec": {"membership": membership}})
+    applied.kubectl("patch", f"consumergroup/{GROUP}", "--type=merge", f"--patch={change}")
+    applied.cluster.wait(
+        f"deployment/{ENRICHER}",
+        "jsonpath={.spec.template.spec.initContainers[0].args[?(@=='--static')]}=--static",
+        namespace=applied.namespace,
+    )
+    applied.wait_rolled_out()
+    applied.wait_shared()
+    before, instances = applied.status(), applied.instances()
+    assert sorted(instances) == [f"{GROUP}-{number}" for number in range(REPLICAS)]
+
+    applied.kubectl("rollout", "restart", f"deployment/{ENRICHER}")
+    applied.wait_rolled_out()
+    wait_for(
+        "each instance is a new pod's",
+        lambda: not set(applied.instances().values()) & set(instances.values()),
+        within_s=READY_WITHIN_S,
+    )
+    applied.wait_shared()
+    after = applied.status()
+    assert sorted(applied.instances()) == sorted(instances)
+    assert (after["generation"], after["members"]) == (before["generation"], REPLICAS), "no rebalance"
+
+    for replicas in (REPLICAS - 1, REPLICAS):
+        applied.kubectl("scale", f"consumergroup/{GROUP}", f"--replicas={replicas}")
+        applied.wait_shared(replicas)
+        assert applied.status()["members"] == replicas
+        assert len(applied.instances()) == replicas
 
 
 def test_each_order_is_priced_once_over_a_replaced_workload_and_a_deleted_pod(

@@ -60,8 +60,8 @@ class Others(Coordinators, Sidecars):
         self.asked.append(f"delete {key.name}")
 
     @override
-    def configure(self, key: Key, settings: str, settings_hash: str) -> None:
-        self.asked.append(f"configure {key.name} {settings} {settings_hash}")
+    def configure(self, key: Key, resource: Object, action: Configure) -> None:
+        self.asked.append(f"configure {key.name} {action.settings} {action.settings_hash}")
 
     @override
     def forget(self, key: Key) -> None:

@@ -266,8 +266,11 @@ def test_a_member_has_the_rack_that_its_pod_knows(
 def test_pods_of_a_stateful_set_are_static_members_by_their_names() -> None:
     target = {"kind": "StatefulSet", "name": "payments"}
     found = sidecar(target=workload(PAYMENTS), membership={"static": True}, scaleTargetRef=target)
-    assert "--group-instance-id=$(POD_NAME)" in found["args"]
-    assert "--group-instance-id=$(POD_NAME)" not in sidecar()["args"]
+    assert "--group-instance-id=$(POD_NAME)" in {*found["args"]} - {*sidecar()["args"]}
+
+
+def test_pods_of_a_deployment_are_static_members_without_a_name_of_their_own() -> None:
+    assert "--static" in sidecar(membership={"static": True})["args"]
 
 
 def test_the_sidecar_has_the_resources_and_the_pulling_that_the_spec_gives() -> None:

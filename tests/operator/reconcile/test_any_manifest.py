@@ -263,7 +263,7 @@ def test_each_field_changes_what_is_in_the_cluster_or_is_refused_with_its_path(p
     first, second = before.plan(), after.plan()
     assert first.refusal is None
     is_unsupported = any(path[: len(each)] == each for each in UNSUPPORTED_FIELDS[Backend.CLUSTER])
-    if is_unsupported or path == ("membership", "static"):
+    if is_unsupported:
         assert second.refusal is not None
         assert second.refusal.message.startswith(f"spec.{dotted(path[:2])}")
     else:

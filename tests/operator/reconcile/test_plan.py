@@ -9,6 +9,7 @@ import pytest
 from rota_operator.reconcile import actions as do
 from rota_operator.reconcile.decision import Refusal
 from rota_operator.reconcile.group import claim_of
+from rota_operator.reconcile.instances import InstancePool
 from rota_operator.reconcile.observed import WorkloadRef
 from rota_operator.spec.conditions import Reason
 from tests.operator.reconcile.api_server import ApplyConflict, Stored
@@ -302,7 +303,6 @@ def test_a_workload_that_cannot_be_adopted_is_refused(target: Json, spec: Json, 
         ({"auth": LOGIN}, Reason.UNSUPPORTED_FIELD, "spec.auth.sasl applies to Kafka brokers only"),
         ({"auth": {"tls": {}}}, Reason.UNSUPPORTED_FIELD, "spec.auth.tls applies to Kafka brokers only"),
         ({**KAFKA, "auth": {"sasl": {**LOGIN["sasl"], "mechanism": "GSSAPI"}}}, Reason.UNSUPPORTED_FIELD, "spec.auth.sasl.mechanism GSSAPI"),
-        ({"membership": {"static": True}}, Reason.UNSUPPORTED_FIELD, "spec.membership.static is not supported yet for a Deployment"),
     ],
 )  # fmt: skip
 def test_a_spec_that_cannot_be_followed_is_refused_with_its_path_and_changes_nothing(
@@ -471,3 +471,12 @@ def test_an_amount_that_is_no_quantity_is_refused_with_its_path(amount: str, *, 
         assert decision.refusal is not None
         assert decision.refusal.reason == Reason.INVALID_SPEC
         assert decision.refusal.message.startswith("spec.sidecar.resources.requests.cpu must be a quantity")
+
+
+def test_static_members_of_a_deployment_get_instances_of_their_group() -> None:
+    def pools(world: World) -> list[InstancePool | None]:
+        return [each.pool for each in world.plan().actions if isinstance(each, do.Configure)]
+
+    static = {"static": True, "sessionTimeoutSeconds": 60}
+    assert pools(World(resource(membership=static, replicas=4))) == [InstancePool("orders", 4, 60_000)]
+    assert pools(World(resource())) == [None]

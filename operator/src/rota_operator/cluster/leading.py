@@ -144,8 +144,7 @@ class Leading:
                 self._queue.run(partial(self._reconcile, reconciler)),
                 self._status.run(),
                 self._events.run(),
-                self._fleet.settings.run(),
-                self._fleet.offsets.run(),
+                *self._fleet.tasks(),
                 *self._clients(),
             )
 
@@ -227,9 +226,7 @@ class Leading:
                 version,
                 self._kafka,
             ),
-            Performer(
-                environment.api, self._groups, self._fleet.settings, partial(record_action, self._events)
-            ),
+            Performer(environment.api, self._groups, self._fleet, partial(record_action, self._events)),
             self._groups,
             Reports(self._decided, self._gone),
             float(config.resync_seconds),
@@ -274,7 +271,7 @@ class Leading:
         if last is not None:
             self._events.forget(last.resource["metadata"]["uid"])
         self._status.forget(key)
-        self._fleet.settings.forget(key)
+        self._fleet.forget(key)
         self._environment.metrics.remove(key)
 
     def _compute_status(self, key: Key, former: ConsumerGroupStatus) -> ConsumerGroupStatus | None:

@@ -46,10 +46,10 @@ class Coordinators(Protocol):
 
 
 class Sidecars(Protocol):
-    """Settings of running sidecars."""
+    """Settings and instances of running sidecars."""
 
-    def configure(self, key: Key, settings: str, settings_hash: str) -> None:
-        """Send settings to the group's sidecars in the background, to each once."""
+    def configure(self, key: Key, resource: Object, action: Configure) -> None:
+        """Send the group's sidecars their settings in the background, and each its instance."""
         ...
 
     def forget(self, key: Key) -> None:
@@ -92,7 +92,7 @@ class Performer:
             case DeleteGroup():
                 await self._coordinators.delete_group(key)
             case Configure():
-                self._sidecars.configure(key, action.settings, action.settings_hash)
+                self._sidecars.configure(key, resource, action)
             case _:
                 await self._change_object(key, resource, action)
         return None

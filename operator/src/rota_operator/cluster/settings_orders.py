@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from google.protobuf.json_format import Parse
-from typing_extensions import override
 
-from rota_operator.cluster.perform import Sidecars
 from rota_operator.cluster.queues import Key
 from rota_operator.fleet.principal import Principal, SidecarRef
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -55,7 +53,7 @@ class Fleet(Protocol):
 Pod = tuple[SidecarRef, str]
 
 
-class SettingsOrders(Sidecars):
+class SettingsOrders:
     """
     Settings by ConsumerGroup, and who has them; thread-confined to one event loop.
 
@@ -72,12 +70,12 @@ class SettingsOrders(Sidecars):
         self._refused: dict[Pod, RefusedSettings] = {}
         self._started_with: dict[Pod, str] = {}
 
-    @override
     def configure(self, key: Key, settings: str, settings_hash: str) -> None:
+        """Send settings to the group's sidecars in the background, to each once."""
         self._wanted[key] = Wanted(settings, settings_hash)
 
-    @override
     def forget(self, key: Key) -> None:
+        """Drop a group that is gone."""
         self._wanted.pop(key, None)
 
     def reported(self, principal: Principal, settings_hash: str) -> None:

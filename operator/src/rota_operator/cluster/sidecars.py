@@ -1,28 +1,34 @@
 """
-Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings and queries. Made and served by `leading`.
+Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings, instances and queries. Made and served by `leading`.
 
 The identity of a sidecar is proved by its token and the API server: the token names the pod, the pod's label names the
 ConsumerGroup. A report counts for that group alone, whatever is in it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from typing_extensions import override
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.groups import GroupWatches
 from rota_operator.cluster.index import ResourceIndex
+from rota_operator.cluster.instance_orders import InstanceOrders
 from rota_operator.cluster.kinds import POD
 from rota_operator.cluster.offset_orders import OffsetOrders
+from rota_operator.cluster.perform import Sidecars
 from rota_operator.cluster.process_clocks import ProcessClocks
+from rota_operator.cluster.queues import Key
 from rota_operator.cluster.rejection_limit import RejectionLimit
 from rota_operator.cluster.settings_orders import SettingsOrders, key_of
 from rota_operator.cluster.token_review import PodGroup, SidecarAuthenticator, SidecarPorts
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal
 from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
-from rota_operator.reconcile.actions import CLAIM_LABEL
+from rota_operator.reconcile.actions import CLAIM_LABEL, Configure
+from rota_operator.reconcile.observed import Object
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 from rota_service.addresses import BindError
 from rota_service.event_log import EventLog
@@ -43,7 +49,7 @@ class FleetEnvironment(NamedTuple):
     event_log: EventLog
 
 
-class ClusterFleet:
+class ClusterFleet(Sidecars):
     """Fleet of one leader; thread-confined to one event loop, served once."""
 
     def __init__(self, environment: FleetEnvironment, first_order_id: int) -> None:
@@ -56,10 +62,29 @@ class ClusterFleet:
         callbacks = FleetCallbacks(authenticator.authenticate, self._on_report, self._on_rejected)
         self._server = FleetServer(callbacks, order_ids(first_order_id))
         self.settings = SettingsOrders(self._server, environment.event_log.warning)
-        self.offsets = OffsetOrders(
+        self._offsets = OffsetOrders(
             self._server, environment.groups, environment.clocks.monotonic_s, environment.event_log.warning
         )
+        self._instances = InstanceOrders(
+            environment.api, self._server, environment.clocks, environment.event_log.warning
+        )
         self._rejections = RejectionLimit()
+
+    @override
+    def configure(self, key: Key, resource: Object, action: Configure) -> None:
+        self.settings.configure(key, action.settings, action.settings_hash)
+        self._instances.offer(key, resource, action.pool)
+
+    @override
+    def forget(self, key: Key) -> None:
+        self.settings.forget(key)
+        self._instances.forget(key)
+
+    def tasks(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what has to run while Fleet is served: orders to sidecars."""
+        yield self.settings.run()
+        yield self._offsets.run()
+        yield self._instances.run()
 
     @asynccontextmanager
     async def serve(self, config: ClusterConfig) -> AsyncIterator[str]:
@@ -92,6 +117,7 @@ class ClusterFleet:
 
     def _on_report(self, principal: Principal, report: SidecarReport) -> None:
         self.settings.reported(principal, report.settings_hash)
+        self._instances.reported(principal, report.member)
         self._environment.groups.add_report(key_of(principal), report)
 
     def _on_rejected(self, peer: str, reason: str) -> None:

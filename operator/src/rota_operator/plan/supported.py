@@ -110,7 +110,7 @@ def _property_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
 
 
 def _cluster_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
-    auth, target = spec.auth, spec.scale_target_ref
+    auth = spec.auth
     if spec.speaks_rota:
         for name, part in (("tls", auth.tls), ("sasl", auth.sasl)):
             if part is not None:
@@ -122,11 +122,6 @@ def _cluster_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
         yield FieldError(
             ("spec", "auth", "sasl", "mechanism"),
             f"{auth.sasl.mechanism} is not supported yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
-        )
-    if spec.membership.static and target is not None and target.kind != "StatefulSet":
-        yield FieldError(
-            ("spec", "membership", "static"),
-            f"is not supported yet for a {target.kind}, whose pods have no stable names; use a StatefulSet",
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from rota_operator.reconcile.instances import InstancePool
 from rota_operator.reconcile.observed import Object, WorkloadRef
 
 # Of every server-side apply.
@@ -126,6 +127,8 @@ class Configure:
     # JSON of a GroupSettings message.
     settings: str
     settings_hash: str
+    # Whence the sidecars of static members get their instances; None: they have them by their pods' names, or are dynamic.
+    pool: InstancePool | None = None
 
 
 @dataclass(frozen=True, slots=True)

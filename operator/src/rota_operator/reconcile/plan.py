@@ -23,13 +23,14 @@ from rota_operator.reconcile.adoption import adoption, grace_period, needed_grac
 from rota_operator.reconcile.claims import lost_group_id, lost_target
 from rota_operator.reconcile.decision import Decision, Refusal, Remark, pinned_decision
 from rota_operator.reconcile.group import ROTA_COORDINATION, Group, claim_of, group_of, identity_of
+from rota_operator.reconcile.instances import InstancePool
 from rota_operator.reconcile.observed import Object, Observed
 from rota_operator.reconcile.owned_objects import config_map_actions, disruption_budget_actions, name_problem
 from rota_operator.reconcile.ownership import is_applied
 from rota_operator.reconcile.release import plan_deletion, release, wants_group_deleted
 from rota_operator.reconcile.selectors import selector_text
 from rota_operator.reconcile.settings import settings_hash, settings_text
-from rota_operator.reconcile.sidecar import SidecarSpec, rack_problem, secret_files
+from rota_operator.reconcile.sidecar import SidecarSpec, needs_instances, rack_problem, secret_files
 from rota_operator.reconcile.target import (
     Container,
     container_of,
@@ -179,7 +180,18 @@ def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -
     yield from disruption_budget_actions(observed, group, target)
     yield from _initial_offsets(observed, accepted)
     yield from _scale(observed, accepted)
-    yield Configure(group.group_id, settings_text(group.spec), settings_hash(group.spec))
+    yield Configure(
+        group.group_id, settings_text(group.spec), settings_hash(group.spec), _instance_pool(group, target)
+    )
+
+
+def _instance_pool(group: Group, target: Object) -> InstancePool | None:
+    """Return the instances that pods get one by one, because their names change."""
+    if not needs_instances(group.spec, target["kind"]):
+        return None
+    return InstancePool(
+        group.identity.name, _desired_replicas(group, target), group.spec.membership.silence_ms_max
+    )
 
 
 def _adopt(accepted: Accepted) -> Iterator[Action]:

@@ -15,6 +15,7 @@ from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.reconcile.settings import AUTHORITY_FILE, SETTINGS_FILE, settings_hash
 from rota_operator.reconcile.target import SIDECAR
 from rota_operator.spec.auth import Auth, SecretKey
+from rota_operator.spec.model import ConsumerGroupSpec
 
 Part = dict[str, Any]
 # Volumes, and where they are mounted.
@@ -161,9 +162,16 @@ def arguments(wanted: SidecarSpec) -> Sequence[str]:
         f"--settings-hash={settings_hash(spec)}",
         "--log-format=json",
     ]
-    if spec.membership.static:
+    if needs_instances(spec, wanted.kind):
+        found.append("--static")
+    elif spec.membership.static:
         found.append("--group-instance-id=$(POD_NAME)")
     return [*found, *_trust_flags(wanted.settings), *_auth_flags(spec.auth)]
+
+
+def needs_instances(spec: ConsumerGroupSpec, kind: str) -> bool:
+    """Return whether static members get their instances from Fleet: only a StatefulSet gives a pod the name of the one before it."""
+    return spec.membership.static and kind != "StatefulSet"
 
 
 def rack_problem(wanted: SidecarSpec) -> str:

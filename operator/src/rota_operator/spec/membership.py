@@ -41,8 +41,8 @@ class Membership(SpecModel):
     static: bool = Field(
         json_schema_extra=NEEDS_RESTART,
         default=False,
-        description="Use static membership: the replica's name is its group.instance.id, and it keeps its partitions when it "
-        "restarts within the session timeout.",
+        description="Use static membership: a replica has a group.instance.id (its name; in a Deployment one that the operator "
+        "gives it), and keeps its partitions when it or its successor is back within the session timeout.",
     )
     rack_topology_key: OptionalLabelKey = Field(
         default="topology.kubernetes.io/zone",
@@ -56,6 +56,11 @@ class Membership(SpecModel):
             lambda part: part.heartbeat_interval_seconds * 3 <= part.session_timeout_seconds,
         ),
     )
+
+    @property
+    def silence_ms_max(self) -> int:
+        """Milliseconds without a heartbeat after which the coordinator removes a member."""
+        return self.session_timeout_seconds * 1000
 
 
 class Assignment(SpecModel):

@@ -1,0 +1,265 @@
+"""
+Gives static members of Deployments their instances, as Fleet orders, beside the reconciles; `reconcile.instances` decides.
+
+Who holds which instance is in the ConfigMap `rota-<name>-instances`, one key for each. It is written, in the version that was
+read, before a sidecar gets its order, so two leaders cannot give one instance to two pods. At rest nothing is read or written.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from rota_operator.cluster.api import Api
+from rota_operator.cluster.errors import ApiError, Conflict
+from rota_operator.cluster.kinds import CONFIG_MAP, POD
+from rota_operator.cluster.perform import of_version, owned_by
+from rota_operator.cluster.process_clocks import ProcessClocks
+from rota_operator.cluster.queues import Key
+from rota_operator.cluster.settings_orders import Fleet, key_of
+from rota_operator.fleet.principal import Principal
+from rota_operator.reconcile.actions import CLAIM_LABEL
+from rota_operator.reconcile.instances import Holder, InstancePool, PodSeen, assigned, scaled_away
+from rota_operator.reconcile.observed import Object
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+
+ROUND_S = 1.0
+ANSWER_S = 10.0
+# Of a drain that is not renewed, because the pod is ending.
+DRAIN_MS = 120_000
+ENDED = ("Succeeded", "Failed")
+
+
+class Wanted(NamedTuple):
+    """The instances of a group, and the metadata of what belongs to it."""
+
+    pool: InstancePool
+    resource: Object
+
+
+class LastReport(NamedTuple):
+    """Last report of a sidecar about itself, and its time by the monotonic clock."""
+
+    instance: str
+    is_draining: bool
+    at_s: float
+
+
+class Ledger(NamedTuple):
+    """The ConfigMap as it was read or written last."""
+
+    holders: Mapping[str, Holder]
+    # Empty: it does not exist yet.
+    version: str
+
+
+class InstanceOrders:
+    """
+    Instances by ConsumerGroup; thread-confined to one event loop.
+
+    Invariant: a sidecar gets the order only after the ConfigMap names its pod as the holder.
+    """
+
+    def __init__(self, api: Api, fleet: Fleet, clocks: ProcessClocks, warn: Callable[[str], None]) -> None:
+        self._api = api
+        self._fleet = fleet
+        self._clocks = clocks
+        self._warn = warn
+        self._wanted: dict[Key, Wanted] = {}
+        self._ledgers: dict[Key, Ledger] = {}
+        # Of sidecars that have connected since this process leads.
+        self._reported: dict[tuple[Key, Holder], LastReport] = {}
+        # Sidecars with an order that is not answered yet.
+        self._under_way: set[tuple[Key, Holder]] = set()
+        # Sidecars that have an order to leave the group.
+        self._drained: set[tuple[Key, Holder]] = set()
+        # The last problem of each group, which is logged once.
+        self._problems: dict[Key, str] = {}
+        self._since_s = clocks.monotonic_s()
+        self._news = asyncio.Event()
+
+    def offer(self, key: Key, resource: Object, pool: InstancePool | None) -> None:
+        """Give the sidecars of a group their instances from this pool; None: they need none."""
+        if pool is None:
+            self.forget(key)
+        elif key not in self._wanted or self._wanted[key].pool != pool:
+            self._wanted[key] = Wanted(pool, resource)
+            self._news.set()
+
+    def forget(self, key: Key) -> None:
+        """Drop a group that is gone."""
+        self._wanted.pop(key, None)
+        self._ledgers.pop(key, None)
+        self._problems.pop(key, None)
+
+    def reported(self, principal: Principal, member: pb.MemberReport) -> None:
+        """Note a sidecar's instance. One that begins to drain is looked at now: it may have no successor."""
+        key, holder = key_of(principal), holder_of(principal)
+        if key not in self._wanted:
+            return
+        known = self._reported.get((key, holder))
+        last = LastReport(member.group_instance_id, member.draining, self._clocks.monotonic_s())
+        if known is None or known[:2] != last[:2]:
+            self._news.set()
+        self._reported[key, holder] = last
+
+    async def run(self) -> None:
+        """Give out instances until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._news.clear()
+                for order in await self.look():
+                    tasks.create_task(order)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ROUND_S):
+                        await self._news.wait()
+
+    async def look(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Look once at each group whose holders are not exactly its connected sidecars; return the orders to send."""
+        connected: dict[Key, dict[Holder, Principal]] = {key: {} for key in self._wanted}
+        for each in self._fleet.connected:
+            if (key := key_of(each)) in connected:
+                connected[key][holder_of(each)] = each
+        self._forget_reports(connected)
+        looks = await asyncio.gather(*(self._look_at(key, found) for key, found in connected.items()))
+        return [order for orders in looks for order in orders]
+
+    async def _look_at(
+        self, key: Key, connected: Mapping[Holder, Principal]
+    ) -> Sequence[Coroutine[Any, Any, None]]:
+        wanted = self._wanted[key]
+        leaving: Sequence[PodSeen] = ()
+        try:
+            ledger = self._ledgers.get(key) or await self._read(key)
+            if not is_at_rest(ledger, wanted.pool, connected.keys()):
+                pods = await self._pods(key, wanted, connected.keys())
+                leaving = scaled_away(wanted.pool, ledger.holders, pods)
+                ledger = await self._write(key, wanted, ledger, assigned(wanted.pool, ledger.holders, pods))
+        except Conflict:
+            # Another writer was first: read again in the next round.
+            self._ledgers.pop(key, None)
+            return ()
+        except ApiError as error:
+            if self._problems.get(key) != str(error):
+                self._problems[key] = str(error)
+                self._warn(f"instances of {key.namespace}/{key.name} cannot be given out: {error}")
+            return ()
+        if self._wanted.get(key) is not wanted:
+            return ()
+        self._problems.pop(key, None)
+        self._ledgers[key] = ledger
+        return [
+            *(self._drain(key, connected[each.holder]) for each in leaving if self._begin(key, each.holder)),
+            *self._names(key, ledger, connected),
+        ]
+
+    async def _read(self, key: Key) -> Ledger:
+        found = await self._api.find(CONFIG_MAP, key.namespace, name_of(key))
+        return Ledger({}, "") if found is None else ledger_of(found)
+
+    async def _write(self, key: Key, wanted: Wanted, ledger: Ledger, holders: Mapping[str, Holder]) -> Ledger:
+        """Write the holders if they have changed, in the version that was read."""
+        if holders == ledger.holders:
+            return ledger
+        data: dict[str, str | None] = {name: f"{each.pod} {each.uid}" for name, each in holders.items()}
+        if ledger.version:
+            gone = dict.fromkeys(ledger.holders.keys() - holders.keys())
+            changes = of_version({"data": {**data, **gone}}, ledger.version)
+            return ledger_of(await self._api.patch(CONFIG_MAP, key.namespace, name_of(key), changes))
+        metadata = {**owned_by(wanted.resource)["metadata"], "name": name_of(key)}
+        body = {"metadata": metadata, "data": data}
+        return ledger_of(await self._api.create(CONFIG_MAP, key.namespace, body))
+
+    async def _pods(self, key: Key, wanted: Wanted, connected: Collection[Holder]) -> Sequence[PodSeen]:
+        selector = f"{CLAIM_LABEL}={wanted.resource['metadata']['uid']}"
+        found = []
+        async for each in self._api.list(POD, key.namespace, selector):
+            metadata = each["metadata"]
+            holder = Holder(metadata["name"], metadata["uid"])
+            is_connected, is_leaving = holder in connected, "deletionTimestamp" in metadata
+            has_ended = (each.get("status") or {}).get("phase") in ENDED
+            is_lost = is_leaving and not is_connected and self._is_silent(key, holder, wanted.pool)
+            found.append(
+                PodSeen(holder, metadata["creationTimestamp"], is_connected, is_leaving, has_ended or is_lost)
+            )
+        return found
+
+    def _is_silent(self, key: Key, holder: Holder, pool: InstancePool) -> bool:
+        """Return whether the pod's sidecar has been silent for longer than its session lasts."""
+        last = self._reported.get((key, holder))
+        last_s = self._since_s if last is None else last.at_s
+        return (self._clocks.monotonic_s() - last_s) * 1000 > pool.silence_ms_max
+
+    def _names(
+        self, key: Key, ledger: Ledger, connected: Mapping[Holder, Principal]
+    ) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield an order for each connected sidecar that has reported another instance than its own."""
+        for name, holder in ledger.holders.items():
+            last = self._reported.get((key, holder))
+            if (
+                holder in connected
+                and last is not None
+                and last.instance != name
+                and self._begin(key, holder)
+            ):
+                yield self._name(key, connected[holder], name)
+
+    def _begin(self, key: Key, holder: Holder) -> bool:
+        """Return whether an order may be sent to a sidecar: one at a time, and none to one that has to leave."""
+        if (key, holder) in self._under_way or (key, holder) in self._drained:
+            return False
+        self._under_way.add((key, holder))
+        return True
+
+    async def _drain(self, key: Key, principal: Principal) -> None:
+        """Let a member without a successor leave the group: its partitions are needed elsewhere."""
+        order = pb.SidecarOrder(drain=pb.Drain(expires_ms=self._clocks.wall_ms() + DRAIN_MS))
+        answer = await self._order(key, principal, order)
+        if answer.order_id:
+            self._drained.add((key, holder_of(principal)))
+
+    async def _name(self, key: Key, principal: Principal, name: str) -> None:
+        answer = await self._order(key, principal, pb.SidecarOrder(instance=pb.Instance(name=name)))
+        if answer.order_id and answer.error:
+            self._warn(
+                f"{principal.sidecar.pod} of {principal.group} refuses the instance {name}: {answer.error}"
+            )
+
+    async def _order(self, key: Key, principal: Principal, order: pb.SidecarOrder) -> pb.OrderAnswer:
+        try:
+            return await self._fleet.order(principal.sidecar, order, ANSWER_S)
+        finally:
+            self._under_way.discard((key, holder_of(principal)))
+
+    def _forget_reports(self, connected: Mapping[Key, Mapping[Holder, Principal]]) -> None:
+        """Forget sidecars that are gone and hold no instance."""
+        for key, holder in [*self._reported]:
+            ledger = self._ledgers.get(key)
+            is_held = ledger is not None and holder in ledger.holders.values()
+            if not is_held and holder not in connected.get(key, {}):
+                del self._reported[key, holder]
+                self._drained.discard((key, holder))
+
+
+def is_at_rest(ledger: Ledger, pool: InstancePool, connected: Collection[Holder]) -> bool:
+    """Return whether all instances are held, by exactly the connected sidecars."""
+    held = ledger.holders.values()
+    return len(held) == len(connected) == pool.size and set(held) == set(connected)
+
+
+def name_of(key: Key) -> str:
+    """Return the name of the ConfigMap."""
+    return f"rota-{key.name}-instances"
+
+
+def holder_of(principal: Principal) -> Holder:
+    """Return the pod of a sidecar."""
+    return Holder(principal.sidecar.pod, principal.uid)
+
+
+def ledger_of(config_map: Object) -> Ledger:
+    """Read the ConfigMap. A value that is no pod and uid names no pod that exists: the instance is free."""
+    holders = {
+        name: Holder(*str(text).partition(" ")[::2]) for name, text in (config_map.get("data") or {}).items()
+    }
+    return Ledger(holders, config_map["metadata"]["resourceVersion"])

@@ -2,7 +2,7 @@
 
 from pyspark.sql import DataFrame
 
-WITHIN_S = 60
+WITHIN_S = 120
 AVAILABLE_NOW = {"availableNow": True}
 
 

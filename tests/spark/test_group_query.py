@@ -23,7 +23,7 @@ from tests.support.processes import wait_for
 from tests.support.records import AT_MS, batch, committed, fill, produce
 from tests.support.sidecar import QUICK, Deliverer, delivering
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.support.kafka import Kafka
 from tests.support.records import AT_MS
 from tests.support.sidecar import QUICK
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 PARTITIONS = 3
 

@@ -11,11 +11,22 @@ from rota_spark.membership import MembershipFailed
 from rota_spark.process import Query, process
 from rota_spark.settings import Settings
 from rota_spark.source import RotaDataSource
+from rota_spark.sql_sink import SinkFailed, SqlSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["InvalidOption", "MembershipFailed", "Query", "RotaDataSource", "Settings", "process", "register"]
+__all__ = [
+    "InvalidOption",
+    "MembershipFailed",
+    "Query",
+    "RotaDataSource",
+    "Settings",
+    "SinkFailed",
+    "SqlSink",
+    "process",
+    "register",
+]
 
 
 def register(spark: "SparkSession") -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import grpc
 
+from rota import GroupMetadata
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 from rota_spark.core.plan import Partition, Plan, Range, current, ends
@@ -27,12 +28,30 @@ POLL_S = 0.05
 CLOSE_S = 10.0
 
 Event = pb.AttachResponse.Event
-# Called with the partitions of an assignment before it is acknowledged.
-OnAssigned = Callable[[Collection[Partition]], None]
 
 
 class MembershipFailed(Exception):
     """The sidecar refused or ended the attachment; the message has the remedy."""
+
+
+class Member(NamedTuple):
+    """The member of a group, as a sink needs it."""
+
+    calls: SidecarCalls
+    group_id: str
+
+    def group(self, tenure: pb.Tenure) -> GroupMetadata:
+        """Return the identity in a tenure, as a value to fence on."""
+        return GroupMetadata(
+            group_id=self.group_id,
+            incarnation=tenure.incarnation,
+            generation_id=tenure.generation_id,
+            member_id=tenure.member_id,
+        )
+
+
+# Called with the partitions of an assignment and the member's identity in it, before it is acknowledged.
+OnAssigned = Callable[[Collection[Partition], GroupMetadata, Member], None]
 
 
 class Batch(NamedTuple):
@@ -60,18 +79,19 @@ class Membership:
         calls: SidecarCalls,
         client_id: str,
         on_failed: Callable[[MembershipFailed], None],
-        on_assigned: OnAssigned | None = None,
+        on_assigned: OnAssigned,
     ) -> None:
         self._calls = calls
         self._on_assigned = on_assigned
         self._on_failed = on_failed
+        # With the group's name once it is attached.
+        self.member = Member(calls, "")
         # Number of the tenure of each partition whose ASSIGNED was acknowledged.
         self._tenures: dict[Partition, int] = {}
         self._leaving: set[Partition] = set()
         self._in_flight: frozenset[Partition] = frozenset()
         self._changed = threading.Condition()
         self._assigned = threading.Event()
-        self._attached = threading.Event()
         self._closing = threading.Event()
         self._failure: MembershipFailed | None = None
         self._requests: SimpleQueue[pb.AttachRequest | None] = SimpleQueue()
@@ -167,7 +187,9 @@ class Membership:
     def _run(self) -> None:
         try:
             for response in ConsumerStub(self._calls.channel).Attach(iter(self._requests.get, None)):
-                if response.HasField("event"):
+                if response.HasField("attached"):
+                    self.member = Member(self._calls, response.attached.group_id)
+                elif response.HasField("event"):
                     self._handle(response.event)
             self._fail("the sidecar has ended the attachment")
         except grpc.RpcError as error:
@@ -192,7 +214,7 @@ class Membership:
         partitions = [(each.topic, each.partition) for each in event.partitions]
         match event.kind:
             case pb.ASSIGNED:
-                self._take(partitions, event.tenure.number)
+                self._take(partitions, event.tenure)
                 self._acknowledge(event)
                 self._assigned.set()
             case pb.REVOKING:
@@ -209,14 +231,13 @@ class Membership:
             case _:
                 log.warning("unknown event %s of the sidecar", event.kind)
 
-    def _take(self, partitions: Collection[Partition], tenure: int) -> None:
+    def _take(self, partitions: Collection[Partition], tenure: pb.Tenure) -> None:
         if partitions:
             while not self._closing.is_set() and not self._are_known(partitions):
                 self._closing.wait(POLL_S)
-            if self._on_assigned is not None:
-                self._on_assigned(partitions)
+            self._on_assigned(partitions, self.member.group(tenure), self.member)
         with self._changed:
-            self._tenures |= dict.fromkeys(partitions, tenure)
+            self._tenures |= dict.fromkeys(partitions, tenure.number)
 
     def _are_known(self, partitions: Collection[Partition]) -> bool:
         try:

@@ -25,11 +25,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from typing_extensions import override
 
+from rota import GroupMetadata
 from rota.clocks import system_clocks
 from rota_spark.core.limit import BatchLimit
 from rota_spark.core.options import BOOTSTRAP_SERVERS, LIMIT_FILE, MAX_RECORDS, SIDECAR, TASKS, InvalidOption
 from rota_spark.core.plan import Partition, Range, ends, plan_in_log
-from rota_spark.membership import Batch, Membership, MembershipFailed
+from rota_spark.membership import Batch, Member, Membership, MembershipFailed
 from rota_spark.own_sidecar import OwnSidecar
 from rota_spark.settings import Settings
 from rota_spark.sidecar_calls import SidecarAway, SidecarCalls
@@ -46,11 +47,11 @@ _lock = threading.Lock()
 class Sink(Protocol):
     """Writes the results of batches, and may keep their offsets with them."""
 
-    def assigned(self, partitions: Collection[Partition], calls: SidecarCalls) -> None:
+    def assigned(self, partitions: Collection[Partition], group: GroupMetadata, member: Member) -> None:
         """Prepare for partitions that the member received, before they are acknowledged."""
         ...
 
-    def write(self, records: DataFrame, batch: Batch, calls: SidecarCalls) -> bool:
+    def write(self, records: DataFrame, batch: Batch, member: Member) -> bool:
         """Write the results of a batch durably; return False if nothing of them is kept, so that nothing is to be committed."""
         ...
 
@@ -62,11 +63,11 @@ class Function(Sink):
         self._write = write
 
     @override
-    def assigned(self, partitions: Collection[Partition], calls: SidecarCalls) -> None:
+    def assigned(self, partitions: Collection[Partition], group: GroupMetadata, member: Member) -> None:
         pass
 
     @override
-    def write(self, records: DataFrame, batch: Batch, calls: SidecarCalls) -> bool:
+    def write(self, records: DataFrame, batch: Batch, member: Member) -> bool:
         self._write(records)
         return True
 
@@ -125,7 +126,7 @@ class Query:
         """Join the group, and start the query."""
         settings = self._settings
         self._calls = SidecarCalls(self._join())
-        self._membership = Membership(self._calls, settings.client_id, self._on_failed, self._on_assigned)
+        self._membership = Membership(self._calls, settings.client_id, self._on_failed, self._sink.assigned)
         self._membership.start(settings.start_within_seconds)
         self._folder = Path(tempfile.mkdtemp(prefix="rota-spark-", dir=settings.checkpoint_folder or None))
         self._spark.dataSource.register(RotaDataSource)
@@ -197,9 +198,10 @@ class Query:
 
     def _write(self, records: DataFrame, batch: Batch) -> Mapping[Partition, int]:
         assert self._membership is not None
-        assert self._calls is not None
         kept = _without(records, batch.dropped) if batch.dropped else records
-        return self._membership.commit(batch) if self._sink.write(kept, batch, self._calls) else {}
+        return (
+            self._membership.commit(batch) if self._sink.write(kept, batch, self._membership.member) else {}
+        )
 
     def _adapt(self, batch: Batch, committed: Mapping[Partition, int], seconds: float) -> None:
         """Set the size of the next batches, which the source's runner reads from a file."""
@@ -213,10 +215,6 @@ class Query:
             written = self._limit_file.with_suffix(".new")
             written.write_text(str(self._limit.records))
             written.replace(self._limit_file)
-
-    def _on_assigned(self, partitions: Collection[Partition]) -> None:
-        assert self._calls is not None
-        self._sink.assigned(partitions, self._calls)
 
     def _on_failed(self, failure: MembershipFailed) -> None:
         """End Spark's query when the membership has ended: without it nothing can be committed."""

@@ -51,7 +51,7 @@ class Grant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the file: a principal with its credentials, grants and quotas."""
+    """A line of the file: a principal with its credentials, grants and quotas."""
 
     name: str
     digests: tuple[Digest, ...]
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """All principals of the file. Invariant: names and tokens are unique."""
+    """The principals of the file. Invariant: names and tokens are unique."""
 
     by_name: Mapping[str, Entry]
 

@@ -1,5 +1,5 @@
 """
-One run of the Job: reads the Secrets, issues what is missing or expires, and writes what has changed. Called by `__main__`.
+A run of the Job: reads the Secrets, issues what is missing or expires, and writes what has changed. Called by `__main__`.
 
 The Secrets exist: the chart makes them without data, so that this process needs no right to create any. The authority is written
 before anything that it has issued; a write that another run has overtaken fails, and Kubernetes starts the Job again.
@@ -118,7 +118,7 @@ def flags_error(options: argparse.Namespace) -> str:
 
 
 class CertificatesRun:
-    """One run, at one time."""
+    """A run, at one time."""
 
     def __init__(self, api: Api, folder: Path, now_s: float, event_log: EventLog) -> None:
         self._api = api

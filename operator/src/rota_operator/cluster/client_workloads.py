@@ -31,7 +31,7 @@ SELECTORS = (f"{CLIENT_LABEL}=true", MANAGED_LABEL)
 
 
 class ClientWorkloads:
-    """All such workloads of the operator's namespaces. Invariant: an error is reported once, until it is another one."""
+    """The workloads of clients in the operator's namespaces. Invariant: an error is reported once, until it is another one."""
 
     def __init__(
         self,

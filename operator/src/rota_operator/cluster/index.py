@@ -14,7 +14,7 @@ from rota_operator.reconcile.observed import Claim, Object
 
 
 class Entry(NamedTuple):
-    """One ConsumerGroup."""
+    """A ConsumerGroup."""
 
     claim: Claim
     # All but status and the API server's bookkeeping: a change of it asks for a reconcile.

@@ -107,7 +107,7 @@ Display = Callable[["Runner"], Coroutine[Any, Any, None]]
 
 
 class Runner:
-    """One run of manifests; create on a running event loop. Raises CannotStart."""
+    """A run of manifests; create on a running event loop. Raises CannotStart."""
 
     def __init__(
         self,

@@ -105,7 +105,6 @@ def run_cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
         parser.error(error)
     from rota_operator.cluster.credentials import NoCredentials
     from rota_operator.cluster.kafka_access import InvalidClusters
-    from rota_operator.cluster.leadership import LeadershipLost
     from rota_operator.cluster.process import run
     from rota_operator.cluster.process_clocks import ProcessClocks
     from rota_service.addresses import BindError
@@ -115,7 +114,7 @@ def run_cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     event_log = open_event_log("rota-operator", config.log_format)
     try:
         asyncio.run(run(config, event_log, ProcessClocks(wall_ms, monotonic_s)))
-    except (BindError, CertificateError, InvalidClusters, LeadershipLost, NoCredentials) as stopped:
+    except (BindError, CertificateError, InvalidClusters, NoCredentials) as stopped:
         sys.exit(str(stopped))
 
 

@@ -10,7 +10,7 @@ sent the renewal, which is earlier than any candidate can have seen it. So the c
         Acquiring              create or update of the Lease under way
     Leader ⇄ Renewing          every RENEW_S; Rereading after a conflict or a lost answer
         ReleaseReading, Releasing   on a clean stop
-    Ended                      stopped, or lost: the process ends
+    Ended                      stopped, or lost: the work ends
 
 Every write carries the resource version that was read, so of two candidates one succeeds.
 """
@@ -24,7 +24,7 @@ RELEASED_DURATION_S = 1
 # A Lease of another version may say more; more than this is not waited for.
 DURATION_S_MAX = 60
 RENEW_S = 5.0
-# Counted from before the renewal was sent. The difference to DURATION_S is for the process to end.
+# Counted from before the renewal was sent. The difference to DURATION_S is for the work to end.
 DEADLINE_S = 13.0
 # A candidate reads the Lease as often; a released one is acquired within this time.
 POLL_S = 2.0
@@ -137,7 +137,7 @@ class KeepWaiting:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing more is to be done; `error` is empty after a clean stop, else leadership is lost and the process must end."""
+    """Nothing more is to be done; `error` is empty after a clean stop, else leadership is lost and the work must end."""
 
     error: str
 

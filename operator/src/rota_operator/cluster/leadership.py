@@ -2,7 +2,7 @@
 Leader election by a Lease: performs what `rota_operator.leadership` decides.
 
 `process` runs it beside the work. `wait_until_leading` returns once this process leads; the work starts then. `run` raises
-LeadershipLost when the Lease could not be renewed in time, which ends the process; when `stop` is set, after the work has
+LeadershipLost when the Lease could not be renewed in time, which ends the work; when `stop` is set, after the work has
 stopped, it releases the Lease, so that the next process leads at once.
 """
 
@@ -18,7 +18,7 @@ from rota_operator.reconcile.observed import Object
 
 
 class LeadershipLost(Exception):
-    """Another process may lead now; the message says why. The process must end without a further write."""
+    """Another process may lead now; the message says why. The work must end without a further write."""
 
 
 class LeaseApi(Protocol):
@@ -56,7 +56,7 @@ class Clocks:
 
 class LeaderElection:
     """
-    Thread-confined to one event loop. `identity` is unique among all processes and all their lives.
+    Thread-confined to one event loop. `identity` is unique among all processes and all their terms.
 
     Invariant: at most one request is under way, and nothing is requested after `run` has returned or raised.
     """
@@ -103,7 +103,7 @@ class LeaderElection:
             stopping.cancel()
         if self._action.error:
             raise LeadershipLost(
-                f"leadership is lost: {self._action.error}; the process ends, and starts as a candidate"
+                f"leadership is lost: {self._action.error}; this process stops its work, and is a candidate again"
             )
 
     def _apply(self, event: core.Event) -> None:

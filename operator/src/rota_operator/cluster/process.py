@@ -2,8 +2,8 @@
 One operator process: reads credentials, leads, and stops in order.
 
 The HTTP pages start first, so that probes answer while the process waits for the API server or for the lease. Then Fleet is served
-and `leading` runs, until one of them fails or the lease is lost, which ends the process and lets Kubernetes start it again, or
-until SIGTERM or SIGINT. The lease is released last, when nothing writes any more.
+and `leading` runs, until one of them fails, which ends the process and lets Kubernetes start it again, or until SIGTERM or SIGINT.
+A lost lease ends the leader's work, and the process is a candidate again. The lease is released last, when nothing writes any more.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any
 from rota_operator.cluster import credentials
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.config import ClusterConfig
-from rota_operator.cluster.leadership import Clocks, LeaderElection, LeaseName
+from rota_operator.cluster.leadership import Clocks, LeaderElection, LeadershipLost, LeaseName
 from rota_operator.cluster.leading import Environment, Leading
 from rota_operator.cluster.metrics import CONTENT_TYPE, Metrics
 from rota_operator.cluster.process_clocks import ProcessClocks
@@ -29,20 +29,47 @@ from rota_service.http_server import HttpServer, Page, Path, Paths, probes
 ORDER_ID_BITS = 64
 
 
+class Terms:
+    """The process's terms as a leader, one after the other. Invariant: `unready` is of the present one, or of the next."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._leading = self._next()
+
+    @property
+    def unready(self) -> str:
+        """Return why the process is not ready; empty: it is, as a candidate is, which has nothing to do."""
+        return self._leading.unready
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Do the leader's work: without an election, or in each term until `stop` is set. Raises what the work fails with."""
+        if not self._environment.config.lease_name:
+            await self._leading.run()
+            return
+        while not stop.is_set():
+            try:
+                await run_elected(self._environment, self._leading, stop)
+            except LeadershipLost as lost:
+                self._environment.event_log.warning(str(lost))
+                # Nothing of a former term is trusted.
+                self._leading = self._next()
+
+    def _next(self) -> Leading:
+        return Leading(self._environment, random.getrandbits(ORDER_ID_BITS))
+
+
 async def run(config: ClusterConfig, event_log: EventLog, clocks: ProcessClocks) -> None:
-    """Run until SIGTERM or SIGINT. Raises NoCredentials, BindError, LeadershipLost, and what else ends the process."""
+    """Run until SIGTERM or SIGINT. Raises NoCredentials, BindError, and what else ends the process."""
     api = Api(await credentials.load(config.kubeconfig))
     metrics, stop = Metrics(), asyncio.Event()
     signals = partial(take_signals, stop)
     signals()
-    environment = Environment(config, api, event_log, metrics, clocks, signals)
-    leading = Leading(environment, random.getrandbits(ORDER_ID_BITS))
-    http = HttpServer(pages(lambda: leading.unready, metrics), "--http-listen", checks_host=False)
+    terms = Terms(Environment(config, api, event_log, metrics, clocks, signals))
+    http = HttpServer(pages(lambda: terms.unready, metrics), "--http-listen", checks_host=False)
     try:
         address = await http.start(config.http_address)
         event_log.info("http", f"http on {address}", address=address)
-        work = run_elected(environment, leading, stop) if config.lease_name else leading.run()
-        await first_of(wait_for(stop), work)
+        await first_of(wait_for(stop), terms.run(stop))
         event_log.info("stopped", "stopped")
     finally:
         await http.stop()
@@ -53,7 +80,7 @@ async def run_elected(environment: Environment, leading: Leading, stop: asyncio.
     """Do the leader's work while this process holds the lease. Raises LeadershipLost, and what the work fails with."""
     config, event_log, clocks = environment.config, environment.event_log, environment.clocks
     lease = LeaseName(config.lease_namespace, config.lease_name)
-    # Unique among all processes and all their lives.
+    # Unique among all processes and all their terms.
     identity = f"{config.identity}_{uuid.uuid4().hex}"
     times = Clocks(clocks.monotonic_s, lambda: micro_time(clocks.wall_ms()))
     election = LeaderElection(environment.api, lease, identity, times, event_log.warning)

@@ -156,7 +156,7 @@ def test_a_workload_with_the_label_of_clients_gets_credentials_and_gives_them_ba
     async def reconcile() -> None:
         client = await load(pods.cluster.kubeconfig)
         api = Api(client)
-        assert await ClientWorkloads(api, settings, [SHOP], print).reconcile() == []
+        assert await ClientWorkloads(api, lambda: settings, [SHOP], print).reconcile() == []
         await api.close()
 
     before = json.loads(pods.cluster.kubectl(*get))["spec"]

@@ -33,7 +33,7 @@ def test_calls_have_the_token_that_the_file_has_now(tmp_path: Path, has_tls: boo
 
     async def body(address: str) -> None:
         pem = None if authority is None else authority.certificate.read_bytes()
-        channels = Channels(pem, insecure=not has_tls, token_file=token_file)
+        channels = Channels(lambda: pem, insecure=not has_tls, token_file=token_file)
         groups = RotaGroups(channels.get(address))
         with pytest.raises(Unavailable, match="the call has no token"):
             await groups.committed("shop.orders", ())
@@ -64,7 +64,7 @@ def test_a_watch_goes_on_with_the_next_token(tmp_path: Path, monkeypatch: pytest
         async def body(address: str) -> None:
             described: asyncio.Queue[Description] = asyncio.Queue()
             unavailable: list[str] = []
-            channels = Channels(None, insecure=True, token_file=token_file)
+            channels = Channels(lambda: None, insecure=True, token_file=token_file)
             channel: grpc.aio.Channel = channels.get(address)
             watching = asyncio.create_task(
                 watch_group(channel, "shop.orders", described.put_nowait, unavailable.append)

@@ -48,7 +48,7 @@ def reconciled(server: ApiServer, namespaces: Sequence[str] = ()) -> Sequence[st
     errors: list[str] = []
 
     async def story(api: Api) -> None:
-        clients = ClientWorkloads(api, SETTINGS, namespaces, errors.append)
+        clients = ClientWorkloads(api, lambda: SETTINGS, namespaces, errors.append)
         errors.extend(await clients.reconcile())
 
     run(server, story)

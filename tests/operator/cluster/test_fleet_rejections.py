@@ -38,7 +38,7 @@ def test_a_rejected_stream_is_one_record_and_a_flood_of_them_is_not() -> None:
     async def story(api: Api) -> None:
         clocks = ProcessClocks(lambda: time.time_ns() // 1_000_000, asyncio.get_running_loop().time)
         groups = GroupWatches(
-            Channels(None, insecure=True),
+            Channels(lambda: None, insecure=True),
             GroupCallbacks(lambda _: None, lambda _: None, lambda _: None, on_exception),
             clocks.wall_ms,
         )

@@ -19,6 +19,7 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.offset_lookups import QUERY_INTERVAL_MS
 from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1 import fleet_pb2 as pb
+from tests.support.certificates import Authority
 from tests.support.coordinator import Coordinator, serving
 
 pytestmark = pytest.mark.process
@@ -47,14 +48,20 @@ class Observer:
 
 
 def play(
-    story: Callable[[GroupWatches, Observer], Awaitable[None]], keepalive_ms: int = KEEPALIVE_MS
+    story: Callable[[GroupWatches, Observer], Awaitable[None]],
+    keepalive_ms: int = KEEPALIVE_MS,
+    authority: Callable[[], bytes] | None = None,
 ) -> None:
+    """Run a story; `authority`: of the coordinator, None: it has no TLS."""
+
     async def bounded() -> None:
         observer = Observer()
         callbacks = GroupCallbacks(
             observer.on_view, observer.on_view, observer.states.append, observer.on_exception
         )
-        channels = Channels(None, insecure=True, keepalive_ms=keepalive_ms)
+        channels = Channels(
+            authority or (lambda: None), insecure=authority is None, keepalive_ms=keepalive_ms
+        )
         groups = GroupWatches(channels, callbacks, lambda: time.time_ns() // 1_000_000)
         try:
             async with asyncio.timeout(WITHIN_S):
@@ -127,6 +134,27 @@ def test_a_coordinator_that_falls_silent_leaves_its_groups_unknown_and_is_found_
         play(story, keepalive_ms=500)
 
 
+def test_a_changed_authority_is_trusted_over_new_channels_and_no_view_is_lost(tmp_path: Path) -> None:
+    former, successor = Authority(tmp_path / "former"), Authority(tmp_path / "successor")
+    issued, trusted = former.issue("coordinator"), [former]
+    with serving(tmp_path, (f"--tls-cert={issued.certificate}", f"--tls-key={issued.key}")) as coordinator:
+
+        async def story(groups: GroupWatches, observer: Observer) -> None:
+            groups.add(KEY, watched(coordinator.address)._replace(has_log=False))
+            await observer.until(lambda: groups.members(KEY) == 0)
+            issued.replace(successor.issue("coordinator"))
+            trusted.append(successor)
+            groups.reconnect()
+            assert groups.members(KEY) == 0
+            # Over the new channel: the former one has no call left.
+            await groups.delete_group(KEY)
+            groups.remove(KEY)
+            groups.add(KEY, watched(coordinator.address)._replace(has_log=False))
+            await observer.until(lambda: groups.members(KEY) == 0)
+
+        play(story, authority=lambda: trusted[-1].certificate.read_bytes())
+
+
 def test_a_group_on_kafka_is_known_by_its_sidecars_reports_alone() -> None:
     async def story(groups: GroupWatches, observer: Observer) -> None:
         groups.add(KEY, watched(""))
@@ -183,7 +211,7 @@ def test_initial_offsets_of_records_in_kafka_are_those_that_a_sidecar_listed_and
             with pytest.raises(Unavailable, match="committed offsets meanwhile"):
                 await groups.commit_initial_offsets(KEY)
             assert groups.is_new(KEY) is False
-            channels = Channels(None, insecure=True)
+            channels = Channels(lambda: None, insecure=True)
             committed = await RotaGroups(channels.get(coordinator.address)).committed("shop.orders", ())
             await channels.close()
             assert committed == {Partition("orders", 0): 5, Partition("orders", 1): 0}

@@ -41,7 +41,7 @@ class Operator:
         self.address = ""
         self._changed = asyncio.Event()
         self.groups = GroupWatches(
-            Channels(None, insecure=True),
+            Channels(lambda: None, insecure=True),
             GroupCallbacks(
                 lambda _: self._changed.set(), lambda _: self._changed.set(), self.states.append, self._raise
             ),

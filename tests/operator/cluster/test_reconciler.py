@@ -91,11 +91,11 @@ class Cluster:
 def play(cluster: Cluster, story: Callable[[Reconciler], Awaitable[None]]) -> None:
     async def with_reconciler(api: Api) -> None:
         callbacks = GroupCallbacks(lambda key: None, lambda key: None, lambda key: None, lambda error: None)
-        groups = GroupWatches(Channels(None, insecure=True), callbacks, lambda: 0)
+        groups = GroupWatches(Channels(lambda: None, insecure=True), callbacks, lambda: 0)
         settings = OperatorSettings(sidecar_image="sidecar:1", fleet_address="fleet:7083", insecure=True)
         reconciler = Reconciler(
             api,
-            Surroundings(ResourceIndex(), groups, SharedReads(api, window_s=0.0), settings, (1, 35)),
+            Surroundings(ResourceIndex(), groups, SharedReads(api, window_s=0.0), lambda: settings, (1, 35)),
             Performer(api, groups, Others(), lambda resource, action: None),
             groups,
             Reports(lambda key, outcome: cluster.outcomes.append(outcome), cluster.gone.append),

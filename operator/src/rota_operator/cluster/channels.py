@@ -12,6 +12,8 @@ from typing_extensions import override
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
 # gRPC's own pauses grow to two minutes: groups would be unknown for as long after their coordinator is back.
 RECONNECT_MS_MAX = 2_000
+# For calls of a channel that is closed: longer than their own deadlines.
+CALLS_END_S = 5.0
 # For an attempt to connect, which a lost node does not refuse.
 CONNECT_MS = 5_000
 
@@ -21,14 +23,15 @@ class Channels:
 
     def __init__(
         self,
-        authority: bytes | None,
+        authority: Callable[[], bytes | None],
         *,
         insecure: bool,
         token_file: Path | None = None,
         keepalive_ms: int = KEEPALIVE_MS,
     ) -> None:
         """
-        `authority`: PEM of the certificate authority that coordinators' certificates are issued by; None: the system's.
+        `authority`: returns the PEM of the certificate authority that coordinators' certificates are issued by, for each channel that
+        is opened; None: the system's.
         `token_file`: with the bearer token of every call.
         """
         timeout_ms = min(keepalive_ms, KEEPALIVE_TIMEOUT_MS)
@@ -40,7 +43,8 @@ class Channels:
             ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
             ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),
         )
-        self._credentials = None if insecure else grpc.ssl_channel_credentials(authority)
+        self._authority = authority
+        self._is_insecure = insecure
         self._interceptors = [] if token_file is None else [UnaryToken(token_file), StreamToken(token_file)]
         self._channels: dict[str, tuple[grpc.aio.Channel, int]] = {}
         # Released; closing takes a turn of the loop.
@@ -62,22 +66,29 @@ class Channels:
         self._released.append(channel)
         return True
 
+    def renew(self) -> None:
+        """Release all channels for all their users, who take new ones: a channel keeps the authority that it was opened with."""
+        self._released += [channel for channel, _ in self._channels.values()]
+        self._channels.clear()
+
     async def close_released(self) -> None:
-        """Close the channels that are in use no longer."""
+        """Close the channels that are in use no longer, once their unary calls have ended."""
         while self._released:
-            await self._released.pop().close()
+            await self._released.pop().close(CALLS_END_S)
 
     async def close(self) -> None:
         """Close all channels."""
-        self._released += [channel for channel, _ in self._channels.values()]
-        self._channels.clear()
+        self.renew()
         await self.close_released()
 
     def _open(self, address: str) -> grpc.aio.Channel:
-        if self._credentials is None:
+        if self._is_insecure:
             return grpc.aio.insecure_channel(address, options=self._options, interceptors=self._interceptors)
         return grpc.aio.secure_channel(
-            address, self._credentials, options=self._options, interceptors=self._interceptors
+            address,
+            grpc.ssl_channel_credentials(self._authority()),
+            options=self._options,
+            interceptors=self._interceptors,
         )
 
 

@@ -36,12 +36,12 @@ class ClientWorkloads:
     def __init__(
         self,
         api: Api,
-        settings: OperatorSettings,
+        settings: Callable[[], OperatorSettings],
         namespaces: Sequence[str],
         warn: Callable[[str], None],
         period_s: float = PERIOD_S,
     ) -> None:
-        """`namespaces`: empty for all."""
+        """`settings`: those of now; `namespaces`: empty for all."""
         self._api = api
         self._settings = settings
         self._namespaces = tuple(namespaces) or (None,)
@@ -71,7 +71,7 @@ class ClientWorkloads:
             except ApiError as error:
                 errors.append(f"credentials of workloads in namespace {namespace} are not applied: {error}")
                 continue
-            for action in plan_clients(workloads, config_map, self._settings):
+            for action in plan_clients(workloads, config_map, self._settings()):
                 try:
                     await self._perform(namespace, action)
                 except ApiError as error:

@@ -177,27 +177,48 @@ class GroupWatches(GroupStates, Coordinators):
             watched, overview, channel, None if watched.has_log else OffsetLookups()
         )
         watch.kafka_problem = watched.access.problem
-        if watched.access.properties:
-            watch.kafka = self._kafka_watch(key, watch)
-        for each in self._coroutines(key, watch):
-            task = asyncio.create_task(each)
-            task.add_done_callback(self._ended)
-            watch.tasks.append(task)
+        self._start(key, watch)
+
+    def reconnect(self) -> None:
+        """Watch all groups over new channels, which trust the authority of now; views stay as they are."""
+        self._channels.renew()
+        self._records.clear()
+        for key, watch in self._watches.items():
+            if watch.channel is not None:
+                self._stop(watch)
+                watch.channel = self._channels.get(watch.watched.coordinator)
+                self._start(key, watch)
+        self._close_released()
 
     def remove(self, key: Key) -> None:
         """Stop watching a group."""
         watch = self._watches.pop(key, None)
         if watch is None:
             return
-        for task in watch.tasks:
-            task.cancel()
-            self._ending.add(task)
+        self._stop(watch)
         if watch.channel is not None and self._channels.release(watch.watched.coordinator):
             for read_committed in (False, True):
                 self._records.pop((watch.watched.coordinator, read_committed), None)
-            closing = asyncio.create_task(self._channels.close_released())
-            closing.add_done_callback(self._ended)
-            self._ending.add(closing)
+            self._close_released()
+
+    def _start(self, key: Key, watch: Watch) -> None:
+        if watch.watched.access.properties:
+            watch.kafka = self._kafka_watch(key, watch)
+        for each in self._coroutines(key, watch):
+            task = asyncio.create_task(each)
+            task.add_done_callback(self._ended)
+            watch.tasks.append(task)
+
+    def _stop(self, watch: Watch) -> None:
+        for task in watch.tasks:
+            task.cancel()
+            self._ending.add(task)
+        watch.tasks = []
+
+    def _close_released(self) -> None:
+        closing = asyncio.create_task(self._channels.close_released())
+        closing.add_done_callback(self._ended)
+        self._ending.add(closing)
 
     async def close(self) -> None:
         """Stop all watches, and wait for them."""

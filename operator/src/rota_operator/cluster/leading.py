@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rota_operator.cluster import handlers
 from rota_operator.cluster.api import Api
+from rota_operator.cluster.authority import AuthorityFile
 from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.client_workloads import ClientWorkloads
 from rota_operator.cluster.config import ClusterConfig
@@ -111,13 +112,12 @@ class Leading:
         self.unready = NOT_LISTED
         self._environment = environment
         self._resources = ResourceIndex()
-        # PEM of the certificate authority of Rota's servers; None: the system's.
-        self._authority = None if config.tls_ca is None else config.tls_ca.read_bytes()
+        self._authority = AuthorityFile(config.tls_ca, event_log.warning)
         self._kafka = read_credentials(config.kafka_clusters)
         self._events = EventRecorder(api, lambda: wall_ms() / 1000, config.identity, event_log.warning)
         self._status = StatusWriter(api, self._compute_status, environment.metrics.update, event_log)
         self._groups = GroupWatches(
-            Channels(self._authority, insecure=config.insecure, token_file=config.token_file),
+            Channels(lambda: self._authority.pem, insecure=config.insecure, token_file=config.token_file),
             GroupCallbacks(
                 self._status.view_changed, self._status.numbers_changed, self._on_state, event_log.exception
             ),
@@ -133,6 +133,13 @@ class Leading:
 
     async def run(self) -> None:
         """Lead until cancelled. Raises what a task has failed with, BindError, CertificateError."""
+        try:
+            await self._run()
+        finally:
+            for key in self._decided_last:
+                self._environment.metrics.remove(key)
+
+    async def _run(self) -> None:
         config, event_log = self._environment.config, self._environment.event_log
         self.unready = NOT_LISTED
         version = await self._first(self._environment.api.version)
@@ -145,6 +152,7 @@ class Leading:
                 self._status.run(),
                 self._events.run(),
                 *self._fleet.tasks(),
+                self._authority.follow(self._authority_changed),
                 *self._clients(),
             )
 
@@ -167,6 +175,8 @@ class Leading:
             await self._groups.close()
             stop_watching.set()
             await asyncio.wait({watching}, timeout=STOP_S)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
         for task in (*tasks, watching):
             if task.done() and not task.cancelled():
                 task.result()
@@ -196,19 +206,27 @@ class Leading:
                 self._resources.update(body)
                 self._queue.add(key_of(body))
 
-    @property
+    def _authority_changed(self) -> None:
+        """Pass the authority of now on: to the ConfigMaps, and to the channels to coordinators."""
+        self._environment.event_log.info(
+            "authority", "the certificate authority has changed; passing it on to sidecars and clients"
+        )
+        self._groups.reconnect()
+        for key in self._resources.keys():
+            self._queue.add(key)
+
     def _settings(self) -> OperatorSettings:
         config = self._environment.config
         return OperatorSettings(
             sidecar_image=config.sidecar_image,
             fleet_address=config.fleet_address,
-            authority=(self._authority or b"").decode(),
+            authority=self._authority.text,
             insecure=config.insecure,
         )
 
     def _clients(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield the task for workloads that belong to no group; without an authority they have nothing to get."""
-        if self._authority is not None:
+        if self._authority.pem is not None:
             environment = self._environment
             namespaces, warn = environment.config.namespaces, environment.event_log.warning
             yield ClientWorkloads(environment.api, self._settings, namespaces, warn).run()

@@ -7,7 +7,7 @@ the three of them that are lists are shared with other reconciles at the same ti
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
 
@@ -43,7 +43,8 @@ class Surroundings(NamedTuple):
     resources: ResourceIndex
     groups: GroupStates
     reads: SharedReads
-    settings: OperatorSettings
+    # Of now: the authority may change.
+    settings: Callable[[], OperatorSettings]
     version: tuple[int, int]
     # Of the operator: how groups are read that have no members.
     kafka: KafkaCredentials = KafkaCredentials()
@@ -63,7 +64,7 @@ async def observe(api: Api, around: Surroundings, key: Key, resource: Object) ->
         pending = tasks.create_task(pending_pods(api, key.namespace, selector, resource))
     return Observed(
         resource=resource,
-        settings=around.settings,
+        settings=around.settings(),
         version=around.version,
         target=target.result(),
         adopted=adopted.result(),

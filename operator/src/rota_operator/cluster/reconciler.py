@@ -115,7 +115,7 @@ class Reconciler:
         try:
             return await observe(self._api, self._around, key, resource)
         except (Forbidden, Refused) as error:
-            unread = Observed(resource, self._around.settings, self._around.version)
+            unread = Observed(resource, self._around.settings(), self._around.version)
             self._reports.decided(key, Outcome(unread, pinned_decision(resource), failure_of(error)))
             raise
 

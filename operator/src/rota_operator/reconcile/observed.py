@@ -35,7 +35,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """The operator's own settings that appear in objects it writes. Fixed while the operator runs."""
+    """The operator's own settings that appear in objects it writes. All but the authority are fixed while the operator runs."""
 
     # Used for a new ConsumerGroup without `spec.sidecar.image`, and pinned in its status.
     sidecar_image: str

@@ -152,7 +152,10 @@ def test_a_changed_authority_is_trusted_over_new_channels_and_no_view_is_lost(tm
             groups.add(KEY, watched(coordinator.address)._replace(has_log=False))
             await observer.until(lambda: groups.members(KEY) == 0)
 
-        play(story, authority=lambda: trusted[-1].certificate.read_bytes())
+        def authority() -> bytes:
+            return trusted[-1].certificate.read_bytes()
+
+        play(story, authority=authority)
 
 
 def test_a_group_on_kafka_is_known_by_its_sidecars_reports_alone() -> None:

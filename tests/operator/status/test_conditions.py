@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota_operator.overview.group import OTHER_CLIENT
+from rota_operator.overview.problems import NOT_AUTHORIZED, CoordinatorProblem
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Refusal, Remark
 from rota_operator.spec.conditions import DOCUMENTED, ConditionType, Reason
@@ -26,6 +27,7 @@ from tests.operator.status.groups import (
 )
 
 Json = Any
+OF_ANOTHER = CoordinatorProblem(message="its certificate is not issued for the name of its address")
 UNKNOWN_GROUP = group(state="Unknown")
 UNOWNED = group(partitions=(partition(0), partition(1, owner=None), partition(2), partition(3)))
 SILENT = group(members=(member("orders-a"), member("orders-b", state="Unknown", generation=None)))
@@ -50,6 +52,9 @@ def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
         ({}, "True", Reason.PARTITIONS_PROGRESS, "4 partitions, each with an owner"),
         ({"group": None}, "Unknown", Reason.COORDINATOR_UNREACHABLE, "does not answer"),
         ({"group": UNKNOWN_GROUP}, "Unknown", Reason.COORDINATOR_UNREACHABLE, "does not answer"),
+        ({"group": None, "problem": NOT_AUTHORIZED}, "Unknown", Reason.COORDINATOR_REFUSED, "refuses the operator: GROUP_AUTHORIZATION_FAILED: the operator is not an administrator"),
+        ({"group": UNKNOWN_GROUP, "problem": OF_ANOTHER}, "Unknown", Reason.COORDINATOR_UNREACHABLE, "does not answer: its certificate is not issued for the name"),
+        ({"problem": NOT_AUTHORIZED}, "True", Reason.PARTITIONS_PROGRESS, ""),
         ({"group": None, "failure": Refusal(Reason.UNAVAILABLE, "no route")}, "Unknown", Reason.UNAVAILABLE, "no route"),
         ({"failure": Refusal(Reason.UNAVAILABLE, "no route")}, "True", Reason.PARTITIONS_PROGRESS, ""),
         ({"failure": Refusal(Reason.FORBIDDEN, "may not patch")}, "False", Reason.FORBIDDEN, "may not patch"),

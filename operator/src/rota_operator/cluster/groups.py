@@ -33,6 +33,7 @@ from rota_operator.overview.group import EngineAccess
 from rota_operator.overview.offset_lookups import FoundOffsets, OffsetLookups, OffsetQuery
 from rota_operator.overview.offsets import QUERIED_VALID_MS, OffsetChange, PartitionOffsets
 from rota_operator.overview.overview import Overview
+from rota_operator.overview.problems import NO_ANSWER, CoordinatorProblem
 from rota_operator.overview.reported_group import MEMBER_STATES
 from rota_operator.overview.reports import REPORT_VALID_MS
 from rota_operator.overview.view import GroupView, ReplicaView, WorkloadView
@@ -100,6 +101,8 @@ class Watch:
     # Why the operator cannot read it, or why it does not answer.
     kafka_problem: str = ""
     description: Description | None = None
+    # Why there is no description.
+    problem: CoordinatorProblem = NO_ANSWER
     # Committed offsets exist; None: not polled yet, or not looked up.
     has_offsets: bool | None = None
     # The last complete listing of the group's offsets in Kafka, and when it was answered.
@@ -281,6 +284,11 @@ class GroupWatches(GroupStates, Coordinators):
         watch = self._watches.get(key)
         return "" if watch is None else watch.kafka_problem
 
+    def problem(self, key: Key) -> CoordinatorProblem:
+        """Return why the coordinator does not describe the group."""
+        watch = self._watches.get(key)
+        return NO_ANSWER if watch is None else watch.problem
+
     def cluster_id(self, key: Key) -> str:
         """Return the id of the cluster that holds the records, as a sidecar reports it; empty: unknown."""
         watch = self._watches.get(key)
@@ -395,7 +403,7 @@ class GroupWatches(GroupStates, Coordinators):
         return self._records[key]
 
     def _described(self, key: Key, watch: Watch, found: Description) -> None:
-        watch.description = found
+        watch.description, watch.problem = found, NO_ANSWER
         watch.overview.update_description(found, self._wall_ms())
         self._changed(key, watch)
 
@@ -438,15 +446,15 @@ class GroupWatches(GroupStates, Coordinators):
         is_news = watch.kafka_problem != problem
         watch.kafka_problem = problem
         if watch.channel is None:
-            self._lost(key, watch, watch.watched.group_id)
+            self._lost(key, watch, watch.watched.group_id, NO_ANSWER)
         if is_news:
             self._callbacks.on_view(key)
 
-    def _lost(self, key: Key, watch: Watch, group_id: str) -> None:
-        if watch.description is None:
+    def _lost(self, key: Key, watch: Watch, group_id: str, problem: CoordinatorProblem) -> None:
+        if watch.description is None and watch.problem == problem:
             # Known already: a coordinator that is away is dialled again and again.
             return
-        watch.description = None
+        watch.description, watch.problem = None, problem
         watch.overview.coordinator_lost(group_id)
         self._changed(key, watch)
 

@@ -212,7 +212,7 @@ class Leading:
             "authority", "the certificate authority has changed; passing it on to sidecars and clients"
         )
         self._groups.reconnect()
-        for key in self._resources.keys():
+        for key in self._resources.keys():  # noqa: SIM118  a method, of no mapping
             self._queue.add(key)
 
     def _settings(self) -> OperatorSettings:
@@ -309,6 +309,7 @@ class Leading:
                 progress=self._groups.progress(key),
                 pods=last.pods,
                 failure=last.failure,
+                problem=self._groups.problem(key),
                 cluster_id=self._groups.cluster_id(key),
                 kafka_problem=self._groups.kafka_problem(key),
                 sidecars=Sidecars(VERSION, self._groups.versions(key), self._fleet.settings.refusals(key)),

@@ -13,6 +13,12 @@ from typing_extensions import override
 from rota_operator.engines.port import Groups, Range, Records, Unavailable
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description, description_of
+from rota_operator.overview.problems import (
+    NO_ANSWER,
+    CoordinatorProblem,
+    problem_of_call,
+    problem_of_response,
+)
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
@@ -55,27 +61,29 @@ async def watch_group(
     channel: grpc.aio.Channel,
     group_id: str,
     on_description: Callable[[Description], None],
-    on_unavailable: Callable[[str], None],
+    on_unavailable: Callable[[str, CoordinatorProblem], None],
     retry_s: float = RETRY_WATCH_S,
 ) -> None:
     """
     Stream the descriptions of one group from its coordinator until cancelled, and reconnect whenever the stream ends.
 
-    `on_unavailable` is called with the group id after each end: what was described before may be outdated. The next stream is
-    opened `retry_s` seconds later; at once, and without that call, after the token of the last one has expired.
+    `on_unavailable` is called with the group id and the reason after each end: what was described before may be outdated. The next
+    stream is opened `retry_s` seconds later; at once, and without that call, after the token of the last one has expired.
     """
     while True:
-        was_admitted = False
+        was_admitted, problem = False, NO_ANSWER
         try:
             async for response in AdminStub(channel).WatchGroup(WatchGroupRequest(group_id=group_id)):
                 was_admitted = True
                 if response.group.error_code == pb.NONE:
                     on_description(description_of(response))
+                else:
+                    problem = problem_of_response(response.group.error_code)
         except grpc.aio.AioRpcError as error:
             if was_admitted and error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 continue
-            # Otherwise the coordinator is starting or restarting; the runner reports that itself.
-        on_unavailable(group_id)
+            problem = problem_of_call(error.code().name, error.details() or "")
+        on_unavailable(group_id, problem)
         await asyncio.sleep(retry_s)
 
 

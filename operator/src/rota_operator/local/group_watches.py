@@ -64,7 +64,11 @@ class GroupWatches:
         if is_coordinated_locally(group, self._paths):
             groups = RotaGroups(self._channel)
             yield watch_group(
-                self._channel, group_id, dashboard.update_description, dashboard.coordinator_lost
+                self._channel,
+                group_id,
+                dashboard.update_description,
+                # The runner reports a coordinator that restarts itself.
+                lambda lost, _: dashboard.coordinator_lost(lost),
             )
         else:
             from rota_operator.engines.kafka import KafkaGroups

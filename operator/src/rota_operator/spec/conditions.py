@@ -67,6 +67,7 @@ class Reason(StrEnum):
     PARTITIONS_UNOWNED = "PartitionsUnowned"
     PARTITIONS_STUCK = "PartitionsStuck"
     COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
+    COORDINATOR_REFUSED = "CoordinatorRefused"
     SIDECAR_SILENT = "SidecarSilent"
     PROGRESS_UNKNOWN = "ProgressUnknown"
     PARTITIONS_PROGRESS = "PartitionsProgress"
@@ -128,7 +129,8 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "False", Reason.NO_PARTITIONS, "The group has members, and its topics have no partitions: they do not exist."),
         (_READY, "False", Reason.PARTITIONS_UNOWNED, "Partitions are assigned to no member."),
         (_READY, "False", Reason.PARTITIONS_STUCK, "Partitions have uncommitted records, and no progress for `monitoring.alerts.stuckSeconds`."),
-        (_READY, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer, so its members are not known."),
+        (_READY, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer, so its members are not known. The message says so if its certificate is the reason."),
+        (_READY, "Unknown", Reason.COORDINATOR_REFUSED, "The group's coordinator refuses the operator: its token, or it is not an administrator there. The members are not known."),
         (_READY, "Unknown", Reason.SIDECAR_SILENT, "The sidecar of an owner has not reported for 5 seconds."),
         (_READY, "Unknown", Reason.PROGRESS_UNKNOWN, "The progress of a partition is not known: its owner is another client, or it was assigned just now."),
         (_READY, "", Reason.NO_RACK, "Members have no rack, because the pod's topology label is not available."),
@@ -140,6 +142,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_REBALANCING, "True", Reason.REBALANCE_IN_PROGRESS, "The group is rebalancing."),
         (_REBALANCING, "False", Reason.STABLE, "All members have the same generation, or there are none."),
         (_REBALANCING, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer."),
+        (_REBALANCING, "Unknown", Reason.COORDINATOR_REFUSED, "The group's coordinator refuses the operator."),
         (_LAGGING, "True", Reason.LAG_ABOVE_THRESHOLD, "The oldest uncommitted record is older than `monitoring.alerts.lagSeconds`."),
         (_LAGGING, "False", Reason.LAG_BELOW_THRESHOLD, "No uncommitted record is older than `monitoring.alerts.lagSeconds`."),
         (_LAGGING, "Unknown", Reason.LAG_UNKNOWN, "The lag of at least one partition is not known, and no known one is above the threshold."),

@@ -193,7 +193,20 @@ def _unreachable(evidence: Evidence) -> Verdict:
         return Verdict("Unknown", Reason.UNAVAILABLE, failure.message)
     if evidence.inputs.decision.coordination == KAFKA_COORDINATION:
         return Verdict("Unknown", Reason.SIDECAR_SILENT, _without_reports(evidence))
-    return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, "the group's coordinator does not answer")
+    return _undescribed(evidence)
+
+
+def _undescribed(evidence: Evidence) -> Verdict:
+    """Return why the coordinator does not describe the group."""
+    problem = evidence.inputs.problem
+    if problem.is_refusal:
+        return Verdict(
+            "Unknown",
+            Reason.COORDINATOR_REFUSED,
+            f"the group's coordinator refuses the operator: {problem.message}",
+        )
+    why = f": {problem.message}" if problem.message else ""
+    return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, f"the group's coordinator does not answer{why}")
 
 
 def _without_reports(evidence: Evidence) -> str:
@@ -230,9 +243,7 @@ def _partition_count(evidence: Evidence) -> int:
 def rebalancing(evidence: Evidence) -> Verdict:
     """Decide Rebalancing, by the coordinator's state of the group."""
     if evidence.group is None:
-        is_on_kafka = evidence.inputs.decision.coordination == KAFKA_COORDINATION
-        message = _without_reports(evidence) if is_on_kafka else "the group's coordinator does not answer"
-        return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, message)
+        return _undescribed(evidence)
     if evidence.group.state in REBALANCING_STATES:
         return Verdict("True", Reason.REBALANCE_IN_PROGRESS, f"the group is in state {evidence.group.state}")
     return Verdict("False", Reason.STABLE)

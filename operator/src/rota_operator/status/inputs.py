@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rota_operator.overview.assignment import Partition
+from rota_operator.overview.problems import NO_ANSWER, CoordinatorProblem
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object
@@ -81,6 +82,8 @@ class StatusInputs:
     pods: Pods | None = None
     # A request of the operator that failed, and that no later one has made good.
     failure: Refusal | None = None
+    # Why the coordinator does not describe the group; without meaning while it does.
+    problem: CoordinatorProblem = NO_ANSWER
     # As members report it; empty: unknown.
     cluster_id: str = ""
     # Why the operator cannot read the group's Kafka cluster itself; empty: it can, or the group is not on Kafka.

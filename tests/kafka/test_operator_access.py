@@ -78,7 +78,9 @@ def play(
         callbacks = GroupCallbacks(
             lambda _: changed.set(), lambda _: changed.set(), lambda _: None, on_exception
         )
-        groups = GroupWatches(Channels(None, insecure=True), callbacks, lambda: time.time_ns() // 1_000_000)
+        groups = GroupWatches(
+            Channels(lambda: None, insecure=True), callbacks, lambda: time.time_ns() // 1_000_000
+        )
         try:
             async with asyncio.timeout(WITHIN_S):
                 await story(groups, until)

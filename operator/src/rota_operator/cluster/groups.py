@@ -374,7 +374,7 @@ class GroupWatches(GroupStates, Coordinators):
             )
 
     async def _initial_offsets(self, channel: grpc.aio.Channel, watched: Watched) -> Mapping[Partition, int]:
-        records = records_of(channel, watched)
+        records = RotaRecords(channel, read_committed=watched.read_committed)
         partitions = await records.partitions(watched.topics, watched.topic_pattern)
         ranges = await records.ranges(partitions)
         at_end = watched.initial_offset == LATEST
@@ -399,7 +399,8 @@ class GroupWatches(GroupStates, Coordinators):
     def _shared_records(self, channel: grpc.aio.Channel, watched: Watched) -> SharedRecords:
         key = (watched.coordinator, watched.read_committed)
         if key not in self._records:
-            self._records[key] = SharedRecords(records_of(channel, watched))
+            records = RotaRecords(channel, read_committed=watched.read_committed)
+            self._records[key] = SharedRecords(records)
         return self._records[key]
 
     def _described(self, key: Key, watch: Watch, found: Description) -> None:
@@ -492,11 +493,6 @@ def kafka_of(watch: Watch) -> KafkaWatch:
     if watch.kafka is None:
         raise Unavailable(watch.kafka_problem or NO_KAFKA)
     return watch.kafka
-
-
-def records_of(channel: grpc.aio.Channel, watched: Watched) -> RotaRecords:
-    """Return the log that a group reads, at its isolation level."""
-    return RotaRecords(channel, read_committed=watched.read_committed)
 
 
 def has_offsets(found: Mapping[Partition, PartitionOffsets]) -> bool:

@@ -243,6 +243,8 @@ def _partition_count(evidence: Evidence) -> int:
 def rebalancing(evidence: Evidence) -> Verdict:
     """Decide Rebalancing, by the coordinator's state of the group."""
     if evidence.group is None:
+        if evidence.inputs.decision.coordination == KAFKA_COORDINATION:
+            return Verdict("Unknown", Reason.COORDINATOR_UNREACHABLE, _without_reports(evidence))
         return _undescribed(evidence)
     if evidence.group.state in REBALANCING_STATES:
         return Verdict("True", Reason.REBALANCE_IN_PROGRESS, f"the group is in state {evidence.group.state}")

@@ -13,7 +13,7 @@ WORKLOADS = {"rota-operator": "Deployment", "rota-coordinator": "StatefulSet"}
 
 
 def is_selected(labels: Object, monitor: Object) -> bool:
-    """Whether a monitor selects an object with these labels."""
+    """Return whether a monitor selects an object with these labels."""
     return bool(monitor["spec"]["selector"]["matchLabels"].items() <= labels.items())
 
 

@@ -90,6 +90,12 @@ class Cluster:
             self._images.append(image)
             self._import_images([node for node in self._nodes.values() if node.machine.running])
 
+    def tag_image(self, image: Image, name: str) -> None:
+        """Give a loaded image another name on every node that runs."""
+        for node in self._nodes.values():
+            if node.machine.running:
+                node.runtime.tag(image, name)
+
     def namespace(self) -> NetworkNamespace:
         """Network namespace for a server that pods reach, at an address of the control plane's machine."""
         return NetworkNamespace(addresses.CONTROL_PLANE, self._control_plane.machine.enter_network())

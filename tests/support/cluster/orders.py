@@ -49,7 +49,9 @@ def orders(namespace: str, image: str) -> list[Manifest]:
     return found
 
 
-def move_to_kafka(manifests: list[Manifest], servers: str, auth: Manifest, config: Manifest) -> None:
+def move_to_kafka(
+    manifests: list[Manifest], servers: str, auth: Manifest | None = None, config: Manifest | None = None
+) -> None:
     """
     Let the example run on Kafka's brokers, at this address.
 
@@ -59,16 +61,15 @@ def move_to_kafka(manifests: list[Manifest], servers: str, auth: Manifest, confi
         if manifest["kind"] == "ConsumerGroup":
             # No member is lost, however busy the machine is.
             membership = {"sessionTimeoutSeconds": 20}
-            manifest["spec"] |= {
-                "bootstrapServers": servers.split(","),
-                "auth": auth,
-                "membership": membership,
-            }
+            manifest["spec"] |= {"bootstrapServers": servers.split(","), "membership": membership}
+            if auth is not None:
+                manifest["spec"]["auth"] = auth
         elif manifest["kind"] == "Deployment":
             [container] = manifest["spec"]["template"]["spec"]["containers"]
             *program, _ = container["command"]
             container["command"] = [*program, servers]
-            container.setdefault("env", []).append({"name": "KAFKA_CONFIG", "valueFrom": config})
+            if config is not None:
+                container.setdefault("env", []).append({"name": "KAFKA_CONFIG", "valueFrom": config})
 
 
 def audit(namespace: str, servers: str, folder: Path, environment: Mapping[str, str]) -> str:

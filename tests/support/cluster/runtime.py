@@ -102,6 +102,12 @@ class Runtime:
             ["ctr", "--namespace", KUBERNETES, "tasks", "kill", "--signal", which.name, container]
         )
 
+    def tag(self, image: Image, name: str) -> None:
+        """Give an image that was imported another name."""
+        self._machine.run(
+            ["ctr", "--namespace", KUBERNETES, "images", "tag", "--force", image.name, name]
+        )
+
     def _start_import(self, image: Image) -> Import:
         command: list[str | Path] = ["ctr", "--namespace", KUBERNETES, "images", "import", image.archive]
         return Import(self, image, self._machine.start("import", command))

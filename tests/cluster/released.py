@@ -31,7 +31,7 @@ AUDITED = re.compile(r"produced (\d+), processed (\d+), unprocessed (\d+), repea
 
 
 class Group(NamedTuple):
-    """What an upgrade must not change."""
+    """State of the group and its pods that an upgrade must not change."""
 
     generation: int
     # UIDs of the consumers' pods, and the restarts of all their containers.
@@ -73,9 +73,7 @@ class Release(NamedTuple):
 
     def upgrade(self) -> None:
         """Upgrade all parts to the second tags of their images."""
-        tags = [
-            f"--set={part}.image.tag={self.images[part].name.rpartition(':')[2]}{NEXT}" for part in PARTS
-        ]
+        tags = [f"--set={part}.image.tag={self.images[part].name.rpartition(':')[2]}{NEXT}" for part in PARTS]
         self.helm(
             "upgrade", RELEASE, CHART, "--wait", f"--timeout={WITHIN_S}s", "--reuse-values",
             "--take-ownership", *tags,

@@ -91,7 +91,9 @@ def test_another_image_of_the_sidecar_is_one_rollout(release: Release) -> None:
         f"--for=jsonpath={{.spec.template.spec.initContainers[0].image}}={image}",
     )  # fmt: skip
     release.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={WITHIN_S}s")
-    release.kubectl("wait", "pods", f"--selector=app={ENRICHER}", "--for=condition=Ready", f"--timeout={WITHIN_S}s")
+    release.kubectl(
+        "wait", "pods", f"--selector=app={ENRICHER}", "--for=condition=Ready", f"--timeout={WITHIN_S}s"
+    )
     release.wait_shared()
     assert not release.group().pods & pods
     assert replica_sets() == count + 1

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cluster.released import AUDITED, NEXT, RELEASE, WITHIN_S, Release, prepared, small
+from tests.cluster.released import AUDITED, NEXT, WITHIN_S, Release, prepared, small
 from tests.cluster.test_kafka_group import secret
 from tests.support.certificates import Authority
 from tests.support.cluster import Cluster
@@ -53,7 +53,10 @@ def shared(without_operator: Cluster, tmp_path_factory: pytest.TempPathFactory) 
         small(example)
         for manifest in example:
             if manifest["kind"] == "ConsumerGroup":
-                there: dict[str, Any] = {"coordination": "Rota", "coordinatorAddress": f"rota://{release.coordinator}"}
+                there: dict[str, Any] = {
+                    "coordination": "Rota",
+                    "coordinatorAddress": f"rota://{release.coordinator}",
+                }
                 manifest["spec"] |= there
         cluster.apply(example, namespace=release.shop)
         release.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={WITHIN_S}s")
@@ -75,7 +78,9 @@ def test_an_upgrade_of_the_coordinators_starts_no_rebalance(shared: Shared) -> N
     assert f"the coordinator hands group {release.shop}.{GROUP} over" in logs
 
 
-def test_each_order_was_priced_once(shared: Shared, tmp_path_factory: pytest.TempPathFactory, report: list[str]) -> None:
+def test_each_order_was_priced_once(
+    shared: Shared, tmp_path_factory: pytest.TempPathFactory, report: list[str]
+) -> None:
     """The last one."""
     shared.release.stop_producer()
     folder = tmp_path_factory.mktemp("audit")

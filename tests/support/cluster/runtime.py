@@ -104,9 +104,7 @@ class Runtime:
 
     def tag(self, image: Image, name: str) -> None:
         """Give an image that was imported another name."""
-        self._machine.run(
-            ["ctr", "--namespace", KUBERNETES, "images", "tag", "--force", image.name, name]
-        )
+        self._machine.run(["ctr", "--namespace", KUBERNETES, "images", "tag", "--force", image.name, name])
 
     def _start_import(self, image: Image) -> Import:
         command: list[str | Path] = ["ctr", "--namespace", KUBERNETES, "images", "import", image.archive]

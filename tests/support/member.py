@@ -103,6 +103,11 @@ class GroupMember:
         """Fall silent, as a process that dies."""
         await self._stop_heartbeats()
 
+    async def leave(self) -> None:
+        """Leave the group."""
+        await self._stop_heartbeats()
+        assert await self._member.leave() == pb.NONE
+
     async def _join_once(self) -> bool:
         """Join; return True if the member is in a generation now, False if it has to try again."""
         member = self._member

@@ -96,12 +96,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         metavar="N",
         help=f"PostgreSQL only: a process that has not renewed its lease for this long loses its slots; at most {LEASE_MS_MAX}",
     )
-    parser.add_argument(
-        "--print-schema",
-        default="",
-        metavar="ROLE",
-        help="print the SQL with which a PostgreSQL administrator creates the tables for this role, and exit",
-    )
+    add_commands(parser)
     parser.add_argument(
         "--failpoints",
         type=failpoint_names,
@@ -111,7 +106,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     for action in parser._actions:  # argparse has no public list of flags
         variable = "ROTA_" + action.option_strings[0].removeprefix("--").replace("-", "_").upper()
-        if action.dest not in ("help", "version", "insecure") and variable in os.environ:
+        if (
+            action.dest not in ("help", "version", "insecure", "backup", "restored")
+            and variable in os.environ
+        ):
             action.default = os.environ[variable]
     options = parser.parse_args(arguments)
     if options.log is None:
@@ -134,6 +132,27 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         default=10 * MINUTE_MS,
         metavar="N",
         help="interval between checks for expired offsets",
+    )
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Add the flags with which the process does one thing and exits."""
+    parser.add_argument(
+        "--print-schema",
+        default="",
+        metavar="ROLE",
+        help="print the SQL with which a PostgreSQL administrator creates the tables for this role, and exit",
+    )
+    parser.add_argument(
+        "--backup",
+        default="",
+        metavar="FILE",
+        help="copy the SQLite file of --store to FILE while a coordinator serves from it, and exit",
+    )
+    parser.add_argument(
+        "--restored",
+        action="store_true",
+        help="prepare --store, which was restored from a backup: groups begin a new incarnation without members; and exit",
     )
 
 
@@ -246,10 +265,20 @@ def option_error(options: argparse.Namespace) -> str:
         if not host or not port.isdecimal():
             return f'{flag} must be HOST:PORT, for example 127.0.0.1:7070, not "{address}"'
     return (
-        limit_error(options)
+        backup_error(options)
+        or limit_error(options)
         or quota_error(options)
         or security_error(options, options.listen.rpartition(":")[0])
     )
+
+
+def backup_error(options: argparse.Namespace) -> str:
+    """Return the error message for flags of backup and restore that do not fit; empty when they do."""
+    if options.backup and not options.store.startswith("sqlite:"):
+        return "--backup copies a SQLite store; back up PostgreSQL with pg_dump"
+    if options.backup and options.restored:
+        return "--backup and --restored exclude each other; run one after the other"
+    return ""
 
 
 def limit_error(options: argparse.Namespace) -> str:

@@ -30,11 +30,12 @@ from rota_coordinator.runtime.failpoints import Failpoints
 from rota_coordinator.runtime.observer import Observers
 from rota_coordinator.runtime.overload import Stalls
 from rota_coordinator.runtime.ownership import Lease, OwnershipCallbacks, SharedOwnership
+from rota_coordinator.runtime.restored import prepare_restored, skip_producer_ids
 from rota_coordinator.runtime.router import Service
 from rota_coordinator.runtime.slot import SlotEnvironment
 from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
 from rota_coordinator.security.wiring import secure
-from rota_coordinator.store.port import LogStore, SharedStore, Store, StoreError
+from rota_coordinator.store.port import LEASE_MS_MAX, LogStore, SharedStore, Store, StoreError
 from rota_service.event_log import EventLog, open_event_log
 from rota_service.http_server import HttpServer, Page, Path, probes
 
@@ -113,6 +114,32 @@ async def serve(options: argparse.Namespace) -> None:
     await http.stop()
     stalls.stop()
     event_log.info("stopped", "stopped")
+
+
+async def prepare(options: argparse.Namespace) -> int:
+    """Prepare a restored store for `--restored`, and return its number of groups."""
+    clocks = Clocks(asyncio.get_running_loop().time, wall_s)
+    engine, _, rest = options.store.partition(":")
+    if engine == "sqlite":
+        from rota_coordinator.store import sqlite
+
+        if not FilePath(rest).exists():
+            raise StoreError(f"{rest} does not exist; copy the backup there before --restored")
+        file = sqlite.open_store(FilePath(rest), restoring=True)
+        try:
+            count = await prepare_restored(file, None, clocks.wall_ms)
+            await skip_producer_ids(file, clocks.wall_ms())
+            await file.end_restore()
+        finally:
+            await file.close()
+        return count
+    # Reading a slot may take longer than the lease of a coordinator.
+    options.slot_lease_ms = LEASE_MS_MAX
+    store, shared, _ = await open_store(options)
+    try:
+        return await prepare_restored(store, shared, clocks.wall_ms)
+    finally:
+        await store.close()
 
 
 async def until_stopped(stopped: "asyncio.Task[bool]", tasks: "Sequence[asyncio.Task[None]]") -> None:

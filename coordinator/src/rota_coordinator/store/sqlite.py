@@ -20,6 +20,7 @@ from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.store import batches
 from rota_coordinator.store.appends import append_of
 from rota_coordinator.store.port import Claim, StoreError
+from rota_coordinator.store.sqlite_backup import BACKUP_ID, SERVED_ID
 from rota_coordinator.store.sqlite_file import DatabaseFile
 from rota_coordinator.store.sqlite_rows import RowReader
 from rota_coordinator.store.sqlite_work import AppendRows, AtomicWrite, Drop, Job, Other, Part, Write
@@ -138,6 +139,14 @@ class SqliteStore:
     async def size(self, log_id: int) -> int:
         return await self._readers.read(lambda connection: self._rows.size(connection, log_id))
 
+    async def end_restore(self) -> None:
+        """Remove the mark of a backup from the file, after its groups were prepared."""
+
+        def work(connection: apsw.Connection) -> None:
+            connection.pragma("application_id", SERVED_ID)
+
+        await self._do(work)
+
     async def close(self) -> None:
         self._writer.put(None)
         await asyncio.to_thread(self._writer.join)
@@ -155,9 +164,11 @@ class SqliteStore:
             self._unit.append(work)
 
 
-def open_store(path: Path, vfs: str = "") -> SqliteStore:
+def open_store(path: Path, vfs: str = "", *, restoring: bool = False) -> SqliteStore:
     """
     Open or create the file, through SQLite's default VFS or another; called in the event loop that uses the store.
+
+    A backup is rejected unless `restoring`.
     """
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -176,6 +187,12 @@ def open_store(path: Path, vfs: str = "") -> SqliteStore:
         ) from None
     try:
         file = DatabaseFile(path, vfs)
+        if not restoring and file.connection(flush=True).pragma("application_id") == BACKUP_ID:
+            file.close()
+            raise StoreError(
+                f"{path} is a backup, whose groups count generations that were issued before; run "
+                f"`python -m rota_coordinator --store sqlite:{path} --restored` once"
+            )
         # SQLite creates the WAL and its index with the mode of the database file.
         for beside in ("", "-wal", "-shm"):
             _close_to_others(path.with_name(path.name + beside))

@@ -358,11 +358,11 @@ def test_whatever_is_seen_conditions_are_documented_and_ready_is_earned(
 
 
 def test_sidecars_of_other_versions_are_named_in_a_remark_and_nothing_is_false_by_them() -> None:
-    versions = {"orders-a": "0.2.0", "orders-b": "0.1.0", "orders-c": ""}
+    versions = {"orders-a": "0.2.0", "orders-b": "0.1.0", "orders-c": "", "orders-d": "0.3.0"}
     found = condition(status(sidecars=Sidecars("0.2.0", versions)), "Ready")
     assert found.status == "True"
     assert "SidecarVersion: the operator's version is 0.2.0" in found.message
-    assert "orders-b 0.1.0; orders-c (unknown)" in found.message
+    assert "orders-b 0.1.0; orders-c (unknown); orders-d 0.3.0" in found.message
     assert "orders-a" not in found.message
     assert (
         "SidecarVersion"

@@ -1,6 +1,7 @@
 """The operator reads groups without members at their brokers, commits their first offsets and deletes them, with a login of its own."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from rota_operator.cluster import kafka_watch
 from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches, Watched
 from rota_operator.cluster.kafka_access import LIST, read_credentials
@@ -191,6 +193,33 @@ def test_records_in_kafka_are_read_for_a_group_on_rotas_coordinator(
             }
 
         play(story)
+
+
+def test_more_groups_than_may_have_clients_take_turns(
+    tmp_path: Path, kafka: Kafka, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_watch, "OPEN_MAX", 1)
+    monkeypatch.setattr(kafka_watch, "POLL_INTERVAL_S", 0.1)
+    topic = topic_with_records(kafka, unique_name)
+    keys = [Key(NAMESPACE, f"orders-{number}") for number in range(3)]
+    most = 0
+
+    def all_are_known(groups: GroupWatches) -> bool:
+        nonlocal most
+        # Each group has a thread for its committed offsets, and all share that of the topics.
+        readers = [each for each in threading.enumerate() if each.name.startswith("kafka-reader")]
+        most = max(most, len(readers))
+        return all((groups.members(key), groups.is_new(key)) == (0, True) for key in keys)
+
+    async def story(groups: GroupWatches, until: Callable[[Callable[[], bool]], Awaitable[None]]) -> None:
+        for key in keys:
+            group = watched(tmp_path, kafka, topic)
+            groups.add(key, group._replace(group_id=f"{topic}-{key.name}"))
+        await until(lambda: all_are_known(groups))
+
+    play(story)
+    # One of the group, one of the topics; a thread that has ended may still be listed.
+    assert 0 < most <= 4
 
 
 def test_a_login_over_tls_reads_and_a_refused_one_is_said(tmp_path: Path, unique_name: str) -> None:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from rota_operator.engines.kafka import KafkaGroups, KafkaRecords
 
 POLL_INTERVAL_S = 3.0
-NOT_READ_YET = "the group has not been read at its Kafka cluster yet"
+# Groups with open clients at a time: each takes 9 threads and 0.8 MiB.
+OPEN_MAX = 100
+NOT_READ_NOW = "the group is not read at its Kafka cluster now"
 
 
 class Subject(NamedTuple):
@@ -53,10 +55,27 @@ class KafkaCallbacks(NamedTuple):
 
 
 class SharedKafkaRecords:
-    """Readers of Kafka clusters' topics, one for each access and isolation level. Invariant: open while one is taken."""
+    """
+    Readers of Kafka clusters' topics, one for each access and isolation level.
+
+    Invariant: a reader is open while it is taken, and no more than OPEN_MAX groups have taken one.
+    """
 
     def __init__(self) -> None:
+        self._users = 0
+        # A group found no room since the last one made some.
+        self._is_wanted = False
         self._open: dict[tuple[KafkaAccess, bool], tuple[KafkaRecords, SharedRecords, int]] = {}
+
+    def has_room(self) -> bool:
+        """Return whether another group may take a reader; if not, one that has been read soon gives its own back."""
+        self._is_wanted = self._users >= OPEN_MAX
+        return not self._is_wanted
+
+    def is_wanted(self) -> bool:
+        """Return whether a group that has been read makes room for another one; only one of them does for each that wants it."""
+        is_wanted, self._is_wanted = self._is_wanted, False
+        return is_wanted
 
     def take(self, access: KafkaAccess, *, read_committed: bool) -> SharedRecords:
         """Return the reader of an access; each is given back by `release`."""
@@ -68,12 +87,14 @@ class SharedKafkaRecords:
             self._open[key] = records, SharedRecords(records), 0
         records, shared, users = self._open[key]
         self._open[key] = records, shared, users + 1
+        self._users += 1
         return shared
 
     async def release(self, access: KafkaAccess, *, read_committed: bool) -> None:
         """Give a reader back; the last user's is closed."""
         key = access, read_committed
         records, shared, users = self._open[key]
+        self._users -= 1
         if users > 1:
             self._open[key] = records, shared, users - 1
             return
@@ -82,7 +103,11 @@ class SharedKafkaRecords:
 
 
 class KafkaWatch:
-    """Reads one group. Invariant: clients are open only while no member reports, and closed when `run` has ended."""
+    """
+    Reads one group. Invariant: clients are open only while no member reports, and closed when `run` has ended.
+
+    Where more groups have no members than may have clients, they take turns, each reading for one poll.
+    """
 
     def __init__(self, subject: Subject, records: SharedKafkaRecords, callbacks: KafkaCallbacks) -> None:
         self._subject = subject
@@ -104,7 +129,7 @@ class KafkaWatch:
     def groups(self) -> "KafkaGroups":
         """The group at its brokers. Raises Unavailable while it is not read."""
         if self._groups is None:
-            raise Unavailable(NOT_READ_YET)
+            raise Unavailable(NOT_READ_NOW)
         return self._groups
 
     async def _poll(self) -> None:
@@ -112,7 +137,16 @@ class KafkaWatch:
             await self._close()
             self._callbacks.paused()
             return
-        offsets = self._opened()
+        if self._offsets is None and not self._records.has_room():
+            # At one of the next polls.
+            return
+        try:
+            await self._read(self._opened())
+        finally:
+            if self._records.is_wanted():
+                await self._close()
+
+    async def _read(self, offsets: OffsetWatch) -> None:
         if self._subject.coordinator is None:
             self._callbacks.described(await self.groups.describe())
         self._callbacks.listed(await offsets.poll())

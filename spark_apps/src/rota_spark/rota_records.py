@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 BACKOFF_S = 0.2
+DENIED = (
+    rota.errors.AuthenticationFailed,
+    rota.errors.ClusterAuthorizationFailed,
+    rota.errors.TopicAuthorizationFailed,
+)
 Result = TypeVar("Result")
 
 
@@ -48,8 +53,13 @@ class RotaRecords(LogRecords):
             offset = part.next_offset
 
     def _fetch(self, wanted: Range, offset: int) -> Sequence[Fetched]:
-        found = self._reader.fetch({wanted.of: offset})
+        try:
+            found = self._reader.fetch({wanted.of: offset})
+        except DENIED as error:
+            raise _denied(wanted, error) from error
         for part in found:
+            if isinstance(part.error, DENIED):
+                raise _denied(wanted, part.error)
             if isinstance(part.error, rota.errors.OffsetOutOfRange):
                 raise ReadFailed(
                     f"offset {offset} of {wanted.topic}-{wanted.partition} is not in the log, which begins at "
@@ -84,3 +94,11 @@ def retried(ask: Callable[[], Result]) -> Result:
             if not error.retriable or clock_s() >= deadline_s:
                 raise
         threading.Event().wait(BACKOFF_S)
+
+
+def _denied(wanted: Range, error: rota.errors.RotaError) -> ReadFailed:
+    return ReadFailed(
+        f"{wanted.topic}-{wanted.partition} cannot be read ({error}): executors read with the credentials of their own "
+        "environment, so set ROTA_TOKEN_FILE and ROTA_TLS_CA there to files that they have, and grant the token `consume:` of "
+        "the topic"
+    )

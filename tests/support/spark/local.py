@@ -17,6 +17,8 @@ from tests.support.spark.installation import prepare
 from tests.support.tree import python_path
 
 CORES = 2
+# The token of the executors, from the file that ROTA_TOKEN_FILE names in their environment, and in no other process's.
+EXECUTORS_TOKEN = "planted-token-of-the-executors"
 
 
 @contextmanager
@@ -25,7 +27,10 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
     installation = prepare()
     events = folder / "events"
     events.mkdir()
-    environment = {**installation.environment, "PYTHONPATH": python_path()}
+    token = folder / "token"
+    token.write_text(EXECUTORS_TOKEN)
+    environment = {**installation.environment, "PYTHONPATH": python_path(), "ROTA_TOKEN_FILE": str(token)}
+    # Java's environment, which the executors' Python inherits.
     with mock.patch.dict(os.environ, environment):
         builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
         for name, value in {
@@ -33,6 +38,7 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
             "spark.driver.bindAddress": HERE.address,
             "spark.driver.memory": "700m",
             "spark.driver.extraJavaOptions": installation.java_options,
+            "spark.eventLog.compress": "false",
             "spark.eventLog.dir": events.as_uri(),
             "spark.eventLog.enabled": "true",
             "spark.local.dir": str(folder / "scratch"),
@@ -42,13 +48,13 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
         }.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
-        try:
-            yield session
-        finally:
-            session.stop()
-            gateway = session.sparkContext._gateway
-            if gateway is not None:
-                gateway.shutdown()
-                gateway.proc.stdin.close()
-                gateway.proc.wait()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+        gateway = session.sparkContext._gateway
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait()

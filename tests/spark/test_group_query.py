@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import rota
 import rota_spark
@@ -218,6 +218,27 @@ def test_a_seek_a_leave_and_a_restart_of_the_coordinator_change_the_next_plan_on
                 )
                 assert query.streaming.exception() is None
     assert results.rows[-1][2] == "after the restart"
+
+
+def test_a_seek_while_a_batch_is_in_flight_is_not_undone_by_its_commit(
+    spark_session: SparkSession, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    coordinator.make_topic("sought", 1)
+    produce(coordinator.address, "sought", 0, batch(["0", "1", "2"]))
+    sidecar = Deliverer(tmp_path, f"rota://{coordinator.address}", "sought", ["--topics=sought"])
+    seen: list[int] = []
+
+    def seek_first(records: DataFrame) -> None:
+        if not seen:
+            with SidecarCalls(sidecar.address) as calls:
+                calls.seek({("sought", 0): 2})
+        seen.extend(row[0] for row in records.select("offset").collect())
+
+    with delivering(sidecar):
+        own = Settings(bootstrap_servers=f"rota://{coordinator.address}", sidecar=sidecar.address)
+        with rota_spark.process(spark_session, seek_first, own):
+            wait_for("all is committed", lambda: of_topic(coordinator, "sought") == {0: 3}, within_s=WITHIN_S)
+    assert seen == [0, 1, 2, 2]
 
 
 def test_a_second_query_is_refused_in_this_driver_and_at_the_sidecar(

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota_spark import Settings
+from rota_spark.columns import arrow_problem, installed_arrow
 from rota_spark.core.limit import RECORDS_MIN, BatchLimit
 from rota_spark.core.options import NAMES, InvalidOption, options_of
 from rota_spark.core.plan import (
@@ -111,3 +113,32 @@ def test_an_unknown_option_is_refused_with_all_that_there_are() -> None:
     with pytest.raises(InvalidOption) as refused:
         options_of({"topic": "orders"})
     assert all(name in str(refused.value) for name in NAMES)
+
+
+def test_a_pyarrow_that_is_missing_or_too_old_is_named_with_the_one_that_is_needed() -> None:
+    assert arrow_problem(installed_arrow()) == ""
+    assert arrow_problem("18.0.0") == ""
+    assert arrow_problem("17.0.1").startswith("pyarrow is 17.0.1, and Spark's workers need 18 or newer")
+    assert arrow_problem(None).startswith("pyarrow is not installed, and Spark's workers need 18 or newer")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_records_per_batch": 0}, "max_records_per_batch is 0: use an integer from 1 to 10,000,000"),
+        ({"input_partitions": -1}, "input_partitions is -1: use an integer from 0 to 10,000,000"),
+        ({"max_batch_seconds": 0.0}, "max_batch_seconds is 0.0: use a number of seconds above 0"),
+        ({"bootstrap_servers": ""}, "bootstrap_servers is empty"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_with_their_bounds(
+    wrong: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        Settings(**({"bootstrap_servers": "rota://x"} | wrong))  # type: ignore[arg-type]
+
+
+def test_a_query_without_a_sidecar_needs_a_group_and_topics() -> None:
+    assert Settings(bootstrap_servers="rota://x").running_sidecar({"ROTA_SIDECAR": "unix:/s"}) == "unix:/s"
+    with pytest.raises(InvalidOption, match="group_id or topics is empty: set them"):
+        Settings(bootstrap_servers="rota://x", group_id="g").running_sidecar({})

@@ -62,7 +62,7 @@ TIERS = (
         ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images"),
         processes=3,
     ),
-    Tier("spark", ("spark",)),
+    Tier("spark", ("kafka", "postgres", "spark")),
 )
 
 

@@ -31,6 +31,8 @@ SCHEMA = StructType(
         StructField("headers", ArrayType(HEADER)),
     ]
 )
+# As Spark 4.3 requires it.
+ARROW_MAJOR_MIN = 18
 # Records of an Arrow batch: enough for columns to pay, few enough for a worker's memory.
 RECORDS_MAX = 10_000
 
@@ -88,3 +90,26 @@ class Columns:
             ],
             schema=self._schema,
         )
+
+
+def arrow_problem(version: str | None) -> str:
+    """Return what is wrong with a version of pyarrow, None if it is not installed; empty: nothing."""
+    if version is None:
+        found = "pyarrow is not installed"
+    elif tuple(map(int, version.split(".")[:1])) < (ARROW_MAJOR_MIN,):
+        found = f"pyarrow is {version}"
+    else:
+        return ""
+    return (
+        f"{found}, and Spark's workers need {ARROW_MAJOR_MIN} or newer to read from Rota: install it in the Python of the driver and "
+        "the executors (PYSPARK_PYTHON)"
+    )
+
+
+def installed_arrow() -> str | None:
+    """Return the version of pyarrow in this Python; None if it is not installed."""
+    try:
+        import pyarrow
+    except ImportError:
+        return None
+    return str(pyarrow.__version__)

@@ -20,7 +20,7 @@ from rota import GroupMetadata
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 from rota_spark.core.plan import Partition, Plan, Range, current, ends
-from rota_spark.sidecar_calls import NotCommitted, SidecarAway, SidecarCalls, partition_message
+from rota_spark.sidecar_calls import NotCommitted, SidecarAway, SidecarCalls
 
 log = logging.getLogger("rota.spark")
 # Interval at which positions that the sidecar does not know yet are asked for again.
@@ -124,10 +124,19 @@ class Membership:
         return Batch(ranges, dropped, {each.of: held[each.of] for each in ranges})
 
     def commit(self, batch: Batch) -> dict[Partition, int]:
-        """Commit the ends of a batch's ranges; return those that are committed: a partition that was lost meanwhile is not."""
+        """
+        Commit the ends of a batch's ranges; return those that are committed.
+
+        A partition that was lost meanwhile is not, nor one whose position was sought: the next batch begins where the seek says.
+        """
         committed: dict[Partition, int] = {}
-        for number in sorted(set(batch.tenures.values())):
-            offsets = ends([each for each in batch.ranges if batch.tenures[each.of] == number])
+        try:
+            ranges = current(Plan(0, batch.ranges), self._calls.positions(batch.tenures.keys()))
+        except SidecarAway:
+            # The commit is retried longer than a look at positions.
+            ranges = batch.ranges
+        for number in sorted({batch.tenures[each.of] for each in ranges}):
+            offsets = ends([each for each in ranges if batch.tenures[each.of] == number])
             for part in self._commit(offsets, number):
                 committed[part] = offsets[part]
         return committed
@@ -153,27 +162,6 @@ class Membership:
         with self._changed:
             self._in_flight = frozenset()
             self._changed.notify_all()
-
-    def report(self, positions: Mapping[Partition, tuple[int, int | None]]) -> None:
-        """Report the position and the timestamp in ms of each partition's first record that is not committed, for the lag."""
-        with self._changed:
-            held = dict(self._tenures)
-        self._requests.put(
-            pb.AttachRequest(
-                report=pb.AttachRequest.Report(
-                    positions=[
-                        pb.AttachRequest.Report.Position(
-                            partition=partition_message(each),
-                            tenure_number=held[each],
-                            position=position,
-                            timestamp_ms=timestamp_ms,
-                        )
-                        for each, (position, timestamp_ms) in positions.items()
-                        if each in held
-                    ]
-                )
-            )
-        )
 
     def close(self) -> None:
         """Detach cleanly."""

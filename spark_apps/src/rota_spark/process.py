@@ -27,6 +27,7 @@ from typing_extensions import override
 
 from rota import GroupMetadata
 from rota.clocks import system_clocks
+from rota_spark.columns import arrow_problem, installed_arrow
 from rota_spark.core.limit import BatchLimit
 from rota_spark.core.options import BOOTSTRAP_SERVERS, LIMIT_FILE, MAX_RECORDS, SIDECAR, TASKS, InvalidOption
 from rota_spark.core.plan import Partition, Range, ends, plan_in_log
@@ -124,6 +125,8 @@ class Query:
 
     def start(self, trigger: Mapping[str, object]) -> None:
         """Join the group, and start the query."""
+        if problem := arrow_problem(installed_arrow()):
+            raise MembershipFailed(problem)
         settings = self._settings
         self._calls = SidecarCalls(self._join())
         self._membership = Membership(self._calls, settings.client_id, self._on_failed, self._sink.assigned)
@@ -199,9 +202,8 @@ class Query:
     def _write(self, records: DataFrame, batch: Batch) -> Mapping[Partition, int]:
         assert self._membership is not None
         kept = _without(records, batch.dropped) if batch.dropped else records
-        return (
-            self._membership.commit(batch) if self._sink.write(kept, batch, self._membership.member) else {}
-        )
+        is_kept = self._sink.write(kept, batch, self._membership.member)
+        return self._membership.commit(batch) if is_kept else {}
 
     def _adapt(self, batch: Batch, committed: Mapping[Partition, int], seconds: float) -> None:
         """Set the size of the next batches, which the source's runner reads from a file."""

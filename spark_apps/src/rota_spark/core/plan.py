@@ -105,11 +105,13 @@ def pack(ranges: Sequence[Range], tasks: int) -> list[tuple[Range, ...]]:
     >>> [[each.partition for each in task] for task in pack([Range("t", n, 0, 10 + n) for n in range(4)], 2)]
     [[0, 3], [1, 2]]
     """
-    loads = [0] * max(min(tasks, len(ranges)), 0)
+    # Records and ranges of each task: ranges without records are spread too.
+    loads = [(0, 0)] * max(min(tasks, len(ranges)), 0)
     filled: list[list[Range]] = [[] for _ in loads]
     for each in sorted(ranges, key=lambda each: (-each.records, each)):
         least = loads.index(min(loads))
-        loads[least] += each.records
+        records, count = loads[least]
+        loads[least] = (records + each.records, count + 1)
         filled[least].append(each)
     return sorted(tuple(sorted(task)) for task in filled)
 

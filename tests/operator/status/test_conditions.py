@@ -33,6 +33,13 @@ UNOWNED = group(partitions=(partition(0), partition(1, owner=None), partition(2)
 SILENT = group(members=(member("orders-a"), member("orders-b", state="Unknown", generation=None)))
 FOREIGN = group(members=(member("orders-a"), member("orders-b", state=OTHER_CLIENT, generation=None)))
 EMPTY = group(state="Empty", members=(), partitions=())
+REFUSED_MEMBER = replace(
+    EMPTY,
+    members=tuple(
+        member(name, member_id="", partitions=(), last_error="grant the group to this client")
+        for name in ("orders-a", "orders-b")
+    ),
+)
 WITHOUT_TOPIC = group(
     partitions=(), members=(member("orders-a", partitions=(), problems=("topic orders does not exist",)),)
 )
@@ -65,6 +72,7 @@ def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
             "orders-a: spec.assignment.strategy: unknown strategy acme",
         ),
         ({"group": EMPTY}, "False", Reason.NO_MEMBERS, "no members; 2 of 2 pods are ready"),
+        ({"group": REFUSED_MEMBER}, "False", Reason.NO_MEMBERS, "no members; 2 of 2 pods are ready. Sidecars: grant the group to this client"),
         ({"group": EMPTY, "pods": REFUSED_PODS}, "False", Reason.PODS_REFUSED, "exceeded quota"),
         ({"group": EMPTY, "pods": Pods(0, 0), "decision": IDLE}, "False", Reason.SCALED_TO_ZERO, "no replicas"),
         ({"group": WITHOUT_TOPIC}, "False", Reason.NO_PARTITIONS, "topic orders does not exist"),

@@ -180,7 +180,13 @@ def _without_partitions(evidence: Evidence) -> Verdict | None:
         return _unreachable(evidence)
     if not evidence.member_count:
         counts = "" if pods is None else f"; {pods.ready} of {pods.replicas} pods are ready"
-        return Verdict("False", Reason.NO_MEMBERS, f"the group has no members{counts}")
+        # Such as a coordinator that refuses the group to this namespace; pods of one workload have the same.
+        errors = listed(sorted({each.last_error for each in evidence.group.members if each.last_error}))
+        return Verdict(
+            "False",
+            Reason.NO_MEMBERS,
+            f"the group has no members{counts}{f'. Sidecars: {errors}' if errors else ''}",
+        )
     if not evidence.group.partitions:
         problems = listed(sorted({problem for each in evidence.group.members for problem in each.problems}))
         return Verdict("False", Reason.NO_PARTITIONS, problems or "the group's topics have no partitions")

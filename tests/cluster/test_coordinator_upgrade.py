@@ -99,6 +99,13 @@ def test_another_image_of_the_sidecar_is_one_rollout(release: Release) -> None:
     assert replica_sets() == count + 1
 
 
+def test_the_store_is_backed_up_in_its_pod(release: Release) -> None:
+    pod = ("--namespace", NAMESPACE, f"{RELEASE}-coordinator-0", "--")
+    command = ("python", "-m", "rota_coordinator", "--store=sqlite:/var/lib/rota/coordinator.db")
+    said = release.cluster.kubectl("exec", *pod, *command, "--backup=/var/lib/rota/backup.db")
+    assert said.startswith("copied /var/lib/rota/coordinator.db to /var/lib/rota/backup.db (")
+
+
 def test_a_release_that_is_installed_again_finds_its_groups(release: Release) -> None:
     said = release.helm("test", RELEASE, "--logs", f"--timeout={WITHIN_S}s")
     assert f"{release.coordinator}: ok" in said

@@ -7,7 +7,7 @@ that opened it; what a killed one leaves behind, files and control groups, `remo
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,15 +124,26 @@ class Cluster:
     def mend_link(self, name: str) -> None:
         self._nodes[name].mend_link()
 
+    @contextmanager
+    def pods_cut_off(self, port: int, *, how: str = "drop") -> Iterator[None]:
+        """While open, no packet of any pod reaches this port, behind Services; nodes and tests do. `how`: see `Node.cut_pods`."""
+        nodes = list(self._nodes.values())
+        for node in nodes:
+            node.cut_pods(port, how)
+        try:
+            yield
+        finally:
+            for node in nodes:
+                node.mend_pods()
+
     def signal_container(
         self, which: signal.Signals, pod: str, container: str, *, namespace: str = "default"
     ) -> None:
         """Send a signal to a container's first process: SIGSTOP and SIGCONT freeze it and let it go on, SIGKILL is a crash."""
         found = self.get(f"pod/{pod}", namespace=namespace)
-        status = found["status"]
         [number] = [
             each["containerID"].removeprefix("containerd://")
-            for each in (*status.get("initContainerStatuses", ()), *status["containerStatuses"])
+            for each in statuses_of(found)
             if each["name"] == container
         ]
         self._nodes[found["spec"]["nodeName"]].runtime.signal(number, which)
@@ -207,6 +218,12 @@ class Cluster:
         for name in self._nodes:
             self.wait(f"node/{name}", "create")
             self.wait(f"node/{name}", "condition=Ready")
+
+
+def statuses_of(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Status of each container of a pod, of its sidecars too."""
+    status = pod["status"]
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
 
 
 @contextmanager

@@ -14,6 +14,9 @@ from tests.support.cluster.pki import Pki
 from tests.support.cluster.prepared import Prepared
 from tests.support.cluster.runtime import POD_NETWORK, Runtime, copy_store, mount_layers
 
+# A table of nftables: the first thing in the way of pods' packets, behind the addresses of Services.
+CUT = "cut"
+
 
 class Node:
     """One node. What its containerd and kubelet keep on disk survives from one start to the next."""
@@ -66,6 +69,20 @@ class Node:
 
     def mend_link(self) -> None:
         self._switch.run(["ip", "link", "set", self.at.name, "up"])
+
+    def cut_pods(self, port: int, how: str) -> None:
+        """Let no packet of this node's pods reach a port, of whatever machine: `drop` is silence, `reject with tcp reset` ends connections."""
+        chain = "{ type filter hook forward priority 0; }"
+        for command in (
+            f"add table ip {CUT}",
+            f"add chain ip {CUT} forward {chain}",
+            f"add rule ip {CUT} forward ip saddr {self.at.pods} tcp dport {port} {how}",
+        ):
+            self.machine.run(["nft", command])
+
+    def mend_pods(self) -> None:
+        """Let all packets through again."""
+        self.machine.run(["nft", f"delete table ip {CUT}"])
 
     def _connect(self) -> None:
         name = self.at.name

@@ -24,11 +24,10 @@ def test_a_part_says_its_version(module: str, name: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {version(name)}\n", "")
 
 
-@pytest.mark.parametrize("module", ["rota_spark"])
-def test_a_part_that_can_do_nothing_yet_says_so(module: str) -> None:
-    done = run(module)
+def test_a_part_without_a_program_says_how_it_is_used() -> None:
+    done = run("rota_spark")
     assert done.returncode == 2
-    assert done.stderr.endswith("nothing to start yet; see CHANGELOG.md for what each part can do\n")
+    assert done.stderr.endswith("submit an application that imports rota_spark, see docs/guide/spark.md\n")
 
 
 def test_rota_version_lists_every_part() -> None:

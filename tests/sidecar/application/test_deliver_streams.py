@@ -115,6 +115,7 @@ def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended
         assert values((await message_of(first)).partitions) == [(0, b"a")]
         await first.write(judged(judgement(0)))
         await first.done_writing()
+        assert await message_of(first) == pb.DeliverResponse()
         assert await first.read() is grpc.aio.EOF
         assert [each.first for each in talk.deliveries.judgements] == [0]
         talk.deliveries.there.deliver([handed(batch_slice(batch(1, [b"b"])))])

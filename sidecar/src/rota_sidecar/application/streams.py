@@ -87,6 +87,9 @@ async def serve_deliver(
     broken = "it was lost"
     try:
         await until_ended(attachment, receive_deliver(attachment, requests), Sender(attachment.next, write))
+        if not attachment.ended.done():
+            # gRPC ends the messages of a lost stream as those of a closed one, but to a lost one nothing can be written.
+            await write(pb.DeliverResponse())
         broken = ""
     except Refusal as refusal:
         broken = str(refusal)

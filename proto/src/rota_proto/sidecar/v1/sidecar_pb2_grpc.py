@@ -128,7 +128,8 @@ class ConsumerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Deliver(self, request_iterator, context):
-        """The sidecar sends records within the application's credit; the application sends verdicts, in any order.
+        """The sidecar sends records within the application's credit; the application sends verdicts, in any order. When the
+        application has closed its side, the last response is empty.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,7 +40,9 @@ class ConsumerStub:
     stream is open.
     """
     Deliver: _grpc.StreamStreamMultiCallable[_sidecar_pb2.DeliverRequest, _sidecar_pb2.DeliverResponse]
-    """The sidecar sends records within the application's credit; the application sends verdicts, in any order."""
+    """The sidecar sends records within the application's credit; the application sends verdicts, in any order. When the
+    application has closed its side, the last response is empty.
+    """
     Subscribe: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.SubscribeRequest, _sidecar_pb2.SubscribeResponse]
     Assign: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.AssignRequest, _sidecar_pb2.AssignResponse]
     """Consume these partitions without a group assignment."""
@@ -65,7 +67,9 @@ class ConsumerAsyncStub(ConsumerStub):
     stream is open.
     """
     Deliver: _aio.StreamStreamMultiCallable[_sidecar_pb2.DeliverRequest, _sidecar_pb2.DeliverResponse]  # type: ignore[assignment]
-    """The sidecar sends records within the application's credit; the application sends verdicts, in any order."""
+    """The sidecar sends records within the application's credit; the application sends verdicts, in any order. When the
+    application has closed its side, the last response is empty.
+    """
     Subscribe: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.SubscribeRequest, _sidecar_pb2.SubscribeResponse]  # type: ignore[assignment]
     Assign: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.AssignRequest, _sidecar_pb2.AssignResponse]  # type: ignore[assignment]
     """Consume these partitions without a group assignment."""
@@ -99,7 +103,9 @@ class ConsumerServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_sidecar_pb2.DeliverRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_sidecar_pb2.DeliverResponse], _abc.AsyncIterator[_sidecar_pb2.DeliverResponse]]:
-        """The sidecar sends records within the application's credit; the application sends verdicts, in any order."""
+        """The sidecar sends records within the application's credit; the application sends verdicts, in any order. When the
+        application has closed its side, the last response is empty.
+        """
 
     @_abc_1.abstractmethod
     def Subscribe(

@@ -18,7 +18,7 @@ from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.orders import ENRICHER, GROUP
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.helm import CHART
-from tests.support.processes import wait_for
+from tests.support.processes import ProcessFailed, wait_for
 
 RELEASE = "rota"
 WITHIN_S = 180
@@ -112,7 +112,15 @@ class Release(NamedTuple):
 
     def wait_shared(self) -> None:
         """Wait until the group is ready, and its members have equal numbers of partitions."""
-        wait_for("every member has its share", self._is_shared, within_s=WITHIN_S, poll_s=0.5)
+        try:
+            wait_for("every member has its share", self._is_shared, within_s=WITHIN_S, poll_s=0.5)
+        except ProcessFailed as error:
+            status = self.cluster.get(f"consumergroup/{GROUP}", namespace=self.shop).get("status", {})
+            logs = self.cluster.kubectl(
+                "logs", f"--namespace={self.namespace}", "--tail=40", "--prefix",
+                "--selector=app.kubernetes.io/component in (operator,coordinator)",
+            )  # fmt: skip
+            raise ProcessFailed(f"{error}; its status is {json.dumps(status)}\n{logs}") from None
 
     def _is_shared(self) -> bool:
         status = self.cluster.get(f"consumergroup/{GROUP}", namespace=self.shop).get("status", {})

@@ -130,3 +130,5 @@ def test_each_order_was_priced_once(release: Release, report: list[str]) -> None
     assert found is not None, audited
     assert found[1] == found[2] != "0"
     assert (found[3], found[4]) == ("0", "0")
+    # The sidecars have waited for the authority of the new release.
+    assert release.group().restarts == 0

@@ -11,12 +11,12 @@ import pytest
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member.messages import Request
 from rota_sidecar.engines.port import CoordinatorEvent, Disconnected, Refused, Unreachable
-from rota_sidecar.engines.rota.connection import Credentials
+from rota_sidecar.engines.rota.connection import Credentials, Distrusted
 from rota_sidecar.engines.rota.coordination import FRAMES, IN_FLIGHT_MAX, RotaCoordination
 from tests.conformance.members import subscription
 from tests.coordinator.fleet import Fleet, until
 from tests.coordinator.security.test_security import FILE, TOKENS
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, Issued
 from tests.support.coordinator import QUICK, Coordinator, serving
 
 pytestmark = pytest.mark.process
@@ -405,8 +405,12 @@ def test_each_kind_of_wrong_certificate_has_its_own_error(tmp_path: Path) -> Non
         await coordination.close()
         ca, pair = ours.certificate, (client.certificate, client.key)
         for credentials, error, message in (
-            (Credentials(tls=True, ca_file=foreign.certificate), Refused, "is not trusted .*unable to get"),
-            (Credentials(tls=True), Refused, "is not trusted .*check the CA file"),
+            (
+                Credentials(tls=True, ca_file=foreign.certificate),
+                Distrusted,
+                "is not trusted .*unable to get",
+            ),
+            (Credentials(tls=True), Distrusted, "is not trusted .*check the CA file"),
             (Credentials(), Unreachable, "check that it is running, and whether it requires TLS"),
             (Credentials(tls=True, ca_file=ca), Unreachable, "requires another client certificate"),
             (trusting(ca, stranger.certificate, stranger.key), Unreachable, "another client cert"),
@@ -421,6 +425,38 @@ def test_each_kind_of_wrong_certificate_has_its_own_error(tmp_path: Path) -> Non
 
     with serving(tmp_path, [*QUICK, *flags]) as guarded:
         run(story(guarded.address))
+
+
+def test_a_member_goes_on_trying_while_its_file_lacks_the_new_authority(tmp_path: Path) -> None:
+    """A release that is removed and installed again has another authority, which reaches the pods' files a minute later."""
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    first = old.issue("coordinator")
+    used = Issued(tmp_path / "tls.crt", tmp_path / "tls.key")
+    used.certificate.write_bytes(first.certificate.read_bytes())
+    used.key.write_bytes(first.key.read_bytes())
+    trusted = tmp_path / "ca.crt"
+    trusted.write_bytes(old.certificate.read_bytes())
+    flags = [f"--tls-cert={used.certificate}", f"--tls-key={used.key}"]
+
+    async def story(address: str) -> None:
+        def member() -> RotaCoordination:
+            return adapter([address], credentials=Credentials(tls=True, ca_file=trusted))
+
+        coordination = member()
+        assert await coordination.find(WITHIN_S) == pb.NONE
+        used.replace(new.issue("coordinator"))
+        with pytest.raises(
+            Unreachable, match="is not trusted .*; retrying until the file has its new authority"
+        ):
+            await coordination.find(WITHIN_S)
+        with pytest.raises(Refused, match="is not trusted"):
+            await member().find(WITHIN_S)
+        trusted.write_bytes(new.certificate.read_bytes())
+        assert await coordination.find(WITHIN_S) == pb.NONE
+        await coordination.close()
+
+    with serving(tmp_path, [*QUICK, *flags]) as secured:
+        run(story(secured.address))
 
 
 def test_a_server_without_tls_is_named_to_whoever_dials_with_it(coordinator: Coordinator) -> None:

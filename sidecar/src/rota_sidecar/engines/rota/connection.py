@@ -35,6 +35,12 @@ UNUSABLE_FILES = ("Failed to create security handshaker",)
 LAYERS = re.compile(r".*last error: |UNKNOWN: |UNAVAILABLE: |ipv[46]:\S+: |.*OPENSSL_internal:")
 
 Code = grpc.StatusCode
+
+
+class Distrusted(Refused):
+    """The server's certificate is not trusted: a wrong file, or an authority whose successor is not in the file yet."""
+
+
 Failure = Unreachable | Refused
 Request_contra = TypeVar("Request_contra", contravariant=True)
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -166,7 +172,7 @@ def unavailable(address: str, credentials: Credentials, said: str) -> Failure:
     reason = reason_of(said)
     if any(word in said for word in DISTRUST):
         authority = credentials.ca_file or "the CA file"
-        return Refused(
+        return Distrusted(
             f"the certificate of {address} is not trusted ({reason}); "
             f"check {authority}, and that the address is one of the certificate's names"
         )
@@ -199,7 +205,7 @@ async def first_of(
     """
     Return the first successful result of `ask`, in order of addresses; each call gets its share of the remaining time.
 
-    Raises Refused if all calls do, else Unreachable.
+    Raises Distrusted if all calls do, else Refused if all calls do, else Unreachable.
     """
     deadline_s = clock() + within_s
     failures: list[Failure] = []
@@ -209,5 +215,7 @@ async def first_of(
         except (Unreachable, Refused) as failure:
             failures.append(failure)
     message = "; ".join(dict.fromkeys(str(failure) for failure in failures))
-    refused = all(isinstance(failure, Refused) for failure in failures)
-    raise (Refused if refused else Unreachable)(message)
+    for kind in (Distrusted, Refused):
+        if all(isinstance(failure, kind) for failure in failures):
+            raise kind(message)
+    raise Unreachable(message)

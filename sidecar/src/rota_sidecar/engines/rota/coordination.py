@@ -22,6 +22,7 @@ from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.engines.port import Coordination, Disconnected, OnCoordinatorEvent, Refused, Unreachable
 from rota_sidecar.engines.rota.connection import (
     Credentials,
+    Distrusted,
     Failure,
     RpcClient,
     first_of,
@@ -65,6 +66,15 @@ class RotaCoordination(Coordination):
 
     @override
     async def find(self, within_s: float) -> pb.ErrorCode.ValueType:
+        try:
+            return await self._find(within_s)
+        except Distrusted as distrusted:
+            if not self._last_found:
+                raise
+            # It was trusted before. When the authority has changed, this member's file follows within a minute.
+            raise Unreachable(f"{distrusted}; retrying until the file has its new authority") from None
+
+    async def _find(self, within_s: float) -> pb.ErrorCode.ValueType:
         await self.close()
         clock = asyncio.get_running_loop().time
         deadline_s = clock() + within_s

@@ -446,7 +446,7 @@ def test_a_member_goes_on_trying_while_its_file_lacks_the_new_authority(tmp_path
         assert await coordination.find(WITHIN_S) == pb.NONE
         used.replace(new.issue("coordinator"))
         with pytest.raises(
-            Unreachable, match="is not trusted .*; retrying until the file has its new authority"
+            Unreachable, match=r"is not trusted .*; retrying until the file has its new authority"
         ):
             await coordination.find(WITHIN_S)
         with pytest.raises(Refused, match="is not trusted"):

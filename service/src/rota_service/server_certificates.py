@@ -72,16 +72,24 @@ def read_pem(path: Path) -> bytes:
     return data
 
 
+def authority_error(path: Path, pem: bytes) -> str:
+    """Return why the contents of a file are no certificate authority; empty when they are one."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode())
+    except (ssl.SSLError, UnicodeDecodeError):
+        return f"{path} contains no readable certificate; give the PEM of a certificate authority"
+    return ""
+
+
 def check_files(files: CertificateFiles, roots: bytes | None) -> str:
     """Return why TLS would reject the files; empty when it would not. gRPC itself reports no reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    if roots is not None:
-        try:
-            context.load_verify_locations(cadata=roots.decode())
-        except (ssl.SSLError, UnicodeDecodeError):
-            return (
-                f"{files.client_ca} contains no readable certificate; give the PEM of a certificate authority"
-            )
+    if (
+        files.client_ca is not None
+        and roots is not None
+        and (error := authority_error(files.client_ca, roots))
+    ):
+        return error
     asked: list[bool] = []
 
     def no_passphrase() -> str:

@@ -6,12 +6,11 @@ own channels have to get each version. The file is looked at periodically, becau
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 from rota_service.file_versions import Version, version_of
-from rota_service.server_certificates import CertificateError, read_pem
+from rota_service.server_certificates import CertificateError, authority_error, read_pem
 
 PERIOD_S = 5.0
 
@@ -70,10 +69,6 @@ class AuthorityFile:
 def read_authority(file: Path) -> bytes:
     """Return the certificates in a PEM file. Raises CertificateError."""
     pem = read_pem(file)
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode())
-    except (ssl.SSLError, UnicodeDecodeError):
-        raise CertificateError(
-            f"{file} contains no readable certificate; give the PEM of a certificate authority"
-        ) from None
+    if error := authority_error(file, pem):
+        raise CertificateError(error)
     return pem

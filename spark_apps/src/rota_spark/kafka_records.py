@@ -8,7 +8,7 @@ librdkafka's properties that ROTA_KAFKA_PROPERTIES names, such as `ssl.ca.locati
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from typing_extensions import override
@@ -130,14 +130,6 @@ class KafkaRecords(LogRecords):
     @override
     def close(self) -> None:
         self._consumer.close()
-
-    @override
-    def __enter__(self) -> Self:
-        return self
-
-    @override
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def configuration(address: str, variables: Mapping[str, str]) -> dict[str, str | int | float | bool]:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from typing_extensions import override
 
@@ -73,14 +73,6 @@ class RotaRecords(LogRecords):
     @override
     def close(self) -> None:
         self._reader.close()
-
-    @override
-    def __enter__(self) -> Self:
-        return self
-
-    @override
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def retried(ask: Callable[[], Result]) -> Result:

@@ -37,7 +37,6 @@ COORDINATOR_ADDRESS = f"{COORDINATOR}:{COORDINATOR_PORT}"
 GROUP_ID = f"{APPLICATIONS}.{GROUP}"
 # Of the orders' topic.
 PARTITIONS = 12
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 WITHIN_S = 120
 # A busy machine may freeze a member for longer than the 6 s of the example.
 SESSION_S = 60

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.images import Image
-from tests.support.cluster.manifests import Manifest
+from tests.support.cluster.manifests import Manifest, restricted_namespace
 from tests.support.cluster.orders import ENRICHER, GROUP
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.helm import CHART
@@ -167,10 +167,8 @@ def prepared(cluster: Cluster, namespace: str, *values: str) -> Iterator[Release
         cluster.load_image(image)
         if part in PARTS:
             cluster.tag_image(image, image.name + NEXT)
-    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
     for name in (namespace, shop):
-        labelled = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": restricted}}
-        cluster.kubectl("create", "--filename", "-", input=json.dumps(labelled))
+        cluster.kubectl("create", "--filename", "-", input=json.dumps(restricted_namespace(name)))
         cluster.wait("serviceaccount/default", "create", namespace=name)
     flags = [f"--set=watchNamespaces={{{shop}}}", "--set=operator.replicas=1", *tag_flags(images), *values]
     yield Release(cluster, namespace, shop, images, flags)

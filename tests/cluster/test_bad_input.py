@@ -22,6 +22,7 @@ from tests.operator.reconcile.test_any_manifest import OF_THE_SPEC
 from tests.support.cluster import Cluster
 from tests.support.cluster.bulk import create_all
 from tests.support.cluster.kubectl import KubectlFailed
+from tests.support.cluster.manifests import RESTRICTED
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import steady_ms, wait_for
@@ -40,7 +41,6 @@ class Acme:
     def assign(self, group):
         return {}
 """
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 NO_PODS = {
     "apiVersion": "v1",
     "kind": "ResourceQuota",

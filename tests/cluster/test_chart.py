@@ -16,10 +16,11 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.cluster.released import tag_flags
 from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.images import Image
-from tests.support.cluster.manifests import Manifest
+from tests.support.cluster.manifests import Manifest, restricted_namespace
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, orders
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
@@ -85,11 +86,11 @@ class Installed(NamedTuple):
 
 def values(images: dict[str, Image], shop: str = SHOP) -> list[str]:
     """Flags with the images of this state of the sources, for a namespace with groups. The cluster has no volumes."""
-    found = ["--set=coordinator.store.sqlite.persistent=false", f"--set=watchNamespaces={{{shop}}}"]
-    for part in ("operator", "coordinator", "sidecar"):
-        repository, _, tag = images[part].name.rpartition(":")
-        found.append(f"--set={part}.image.repository={repository},{part}.image.tag={tag}")
-    return found
+    return [
+        "--set=coordinator.store.sqlite.persistent=false",
+        f"--set=watchNamespaces={{{shop}}}",
+        *tag_flags(images),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +99,8 @@ def installed(without_operator: Cluster) -> Iterator[Installed]:
     cluster, images = without_operator, rota_images.prepare()
     for image in images.values():
         cluster.load_image(image)
-    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
     for name in (NAMESPACE, SHOP):
-        namespace = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": restricted},
-        }
-        cluster.kubectl("create", "--filename", "-", input=json.dumps(namespace))
+        cluster.kubectl("create", "--filename", "-", input=json.dumps(restricted_namespace(name)))
     release = Installed(cluster, images["cli"], images[rota_images.EXAMPLE])
     began = time.monotonic()  # noqa: TID251  a measurement
     # Other tests may have created the CustomResourceDefinition.

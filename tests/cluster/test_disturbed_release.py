@@ -28,16 +28,16 @@ from tests.cluster.installed_release import (
     COORDINATOR_PORT,
     NAMESPACE,
     RELEASE,
-    RESTRICTED,
     WITHIN_S,
     Installed,
     example,
 )
+from tests.cluster.released import tag_flags
 from tests.support import rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.addresses import API_PORT
-from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import KubectlFailed
+from tests.support.cluster.manifests import restricted_namespace
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.helm import CHART
@@ -58,15 +58,6 @@ TRUSTED = "/var/run/secrets/rota/ca.crt"
 REPLICAS = 3
 
 
-def values(images: dict[str, Image]) -> list[str]:
-    """Flags with the images of this state of the sources. The cluster has no volumes."""
-    found = ["--set=coordinator.store.sqlite.persistent=false"]
-    for part in ("operator", "coordinator", "sidecar"):
-        repository, _, tag = images[part].name.rpartition(":")
-        found.append(f"--set={part}.image.repository={repository},{part}.image.tag={tag}")
-    return found
-
-
 @pytest.fixture(scope="module")
 def installed(without_operator: Cluster) -> Iterator[Installed]:
     """Install the chart, and the example; uninstall it in the end."""
@@ -74,13 +65,18 @@ def installed(without_operator: Cluster) -> Iterator[Installed]:
     for image in images.values():
         cluster.load_image(image)
     for name in (NAMESPACE, APPLICATIONS):
-        metadata = {"name": name, "labels": RESTRICTED}
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        cluster.kubectl("create", "--filename", "-", input=json.dumps(namespace))
+        cluster.kubectl("create", "--filename", "-", input=json.dumps(restricted_namespace(name)))
     release = Installed(cluster, images["cli"])
     # Other tests may have created the CustomResourceDefinition.
     release.helm(
-        "install", RELEASE, CHART, "--wait", f"--timeout={WITHIN_S}s", "--take-ownership", *values(images)
+        "install",
+        RELEASE,
+        CHART,
+        "--wait",
+        f"--timeout={WITHIN_S}s",
+        "--take-ownership",
+        "--set=coordinator.store.sqlite.persistent=false",
+        *tag_flags(images),
     )
     yield release
     release.kubectl("delete", "consumergroups", "--all", f"--timeout={WITHIN_S}s")

@@ -126,6 +126,15 @@ class Operator:
             await asyncio.gather(*await self.orders.look())
 
 
+async def settled(world: World, life: Callable[[], Operator], *pods: str) -> Operator:
+    """An operator whose pool has an instance for each of these pods, which have got them."""
+    operator = life()
+    world.start(*pods)
+    operator.orders.offer(KEY, RESOURCE, pool(len(pods)))
+    await operator.look()
+    return operator
+
+
 def played(story: Callable[[World, Callable[[], Operator]], Awaitable[None]]) -> None:
     """Run a story with an operator for each call."""
     world = World()
@@ -145,10 +154,7 @@ def played(story: Callable[[World, Callable[[], Operator]], Awaitable[None]]) ->
 
 def test_pods_get_instances_that_are_written_down_and_nothing_is_read_at_rest() -> None:
     async def story(world: World, life: Callable[[], Operator]) -> None:
-        operator = life()
-        world.start("a", "b")
-        operator.orders.offer(KEY, RESOURCE, pool(2))
-        await operator.look()
+        operator = await settled(world, life, "a", "b")
         assert world.instances == {"a": "orders-0", "b": "orders-1"}
         assert world.holders == {"orders-0": "a", "orders-1": "b"}
         world.requests.clear()
@@ -181,10 +187,7 @@ def test_the_next_leader_takes_no_instance_away_and_gives_none_twice() -> None:
 
 def test_a_rollout_passes_instances_on_and_its_surplus_pod_waits() -> None:
     async def story(world: World, life: Callable[[], Operator]) -> None:
-        operator = life()
-        world.start("a", "b")
-        operator.orders.offer(KEY, RESOURCE, pool(2))
-        await operator.look()
+        operator = await settled(world, life, "a", "b")
         world.start("c")
         await operator.look()
         assert "c" not in world.instances
@@ -200,10 +203,7 @@ def test_a_rollout_passes_instances_on_and_its_surplus_pod_waits() -> None:
 
 def test_a_pod_that_is_scaled_away_is_drained_once() -> None:
     async def story(world: World, life: Callable[[], Operator]) -> None:
-        operator = life()
-        world.start("a", "b", "c")
-        operator.orders.offer(KEY, RESOURCE, pool(3))
-        await operator.look()
+        operator = await settled(world, life, "a", "b", "c")
         operator.orders.offer(KEY, RESOURCE, pool(2))
         world.delete("a")
         world.deaf.add("a")
@@ -220,10 +220,7 @@ def test_a_pod_that_is_scaled_away_is_drained_once() -> None:
 
 def test_a_pod_of_a_lost_node_has_its_instance_until_its_session_has_ended() -> None:
     async def story(world: World, life: Callable[[], Operator]) -> None:
-        operator = life()
-        world.start("a", "b")
-        operator.orders.offer(KEY, RESOURCE, pool(2))
-        await operator.look()
+        operator = await settled(world, life, "a", "b")
         del world.online["a"]
         world.delete("a")
         world.start("c")

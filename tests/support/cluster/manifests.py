@@ -9,6 +9,13 @@ from typing import Any
 Manifest = dict[str, Any]
 # A pod of tests has nothing to save; where its end matters, the test says how long it may take.
 GRACE_S = 1
+# Labels of a namespace whose pods must be restricted.
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def restricted_namespace(name: str) -> Manifest:
+    """A namespace whose pods must be restricted."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}}
 
 
 def container(name: str, image: str, program: str, **fields: object) -> Manifest:

@@ -51,7 +51,7 @@ UV_EXPORT = (
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One dependency. Invariant: it has at least one hash, and at least one set."""
+    """A dependency. Invariant: it has at least one hash, and at least one set."""
 
     # Name, version and marker, as pip reads them: "librt==0.16.0 ; platform_python_implementation != 'PyPy'".
     requirement: str

@@ -69,7 +69,7 @@ class Batch(NamedTuple):
 
 class Membership:
     """
-    One attachment. Invariant: a partition is in at most one batch in flight, and `REVOKING` of it is acknowledged after that.
+    An attachment. Invariant: a partition is in at most one batch in flight, and `REVOKING` of it is acknowledged after that.
 
     `on_assigned` runs on the events' thread. `on_failed` is called once, there too, if the attachment ends without `close`.
     """

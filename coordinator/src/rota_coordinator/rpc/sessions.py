@@ -176,7 +176,7 @@ class SendQueue:
 
 
 class Session:
-    """One Session stream. Invariant: each request is answered at most once, with its request_id."""
+    """A Session stream. Invariant: each request is answered at most once, with its request_id."""
 
     def __init__(self, sessions: Sessions, caller: AuthorizedCaller, client_host: str) -> None:
         self.members: set[MemberKey] = set()

@@ -1,5 +1,5 @@
 """
-One slot in this process: performs the decisions of the group core.
+A slot in this process: performs the decisions of the group core.
 
 Called by `router` with requests and by timers of the event loop. A response is sent when every record written before it
 is durable. After a failed write it is unknown which records are durable, so the slot is dropped and loaded again.

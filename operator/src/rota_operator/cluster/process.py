@@ -1,5 +1,5 @@
 """
-One operator process: reads credentials, leads, and stops in order.
+The operator process: reads credentials, leads, and stops in order.
 
 The HTTP pages start first, so that probes answer while the process waits for the API server or for the lease. Then Fleet is served
 and `leading` runs, until one of them fails, which ends the process and lets Kubernetes start it again, or until SIGTERM or SIGINT.

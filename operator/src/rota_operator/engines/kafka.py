@@ -131,7 +131,7 @@ class Admin:
 
 class KafkaGroups(Groups):
     """
-    One group of a cluster, and its committed offsets.
+    A group of a cluster, and its committed offsets.
 
     Those are asked of a consumer: librdkafka's administration client crashes the process (2.16) when a broker answers that it
     does not coordinate the group.

@@ -21,10 +21,11 @@ pytestmark = pytest.mark.process
 
 WITHIN_S = 15
 ASKED = f"asked /drain?then=leave&for_ms={WITHIN_S * 1000} localhost"
-# It says when it is asked to end. A sidecar's drain socket answers with what is left, which somebody writes into a pipe.
+# It says when it is asked to end, each line in one write, because both processes write to one file. A sidecar's drain
+# socket answers with what is left, which somebody writes into a pipe.
 CODE = """
 import http.server, os, signal, socketserver, sys
-def say(*words): print(*words, flush=True)
+def say(*words): os.write(1, (" ".join(words) + "\\n").encode())
 def stop(*_):
     say(sys.argv[1], "stopped")
     os._exit(0)

@@ -11,6 +11,7 @@ pytest.register_assert_rewrite(
 
 pytest_plugins = [
     "tests.support.cluster.fixtures",
+    "tests.support.hangs",
     "tests.support.kafka.fixtures",
     "tests.support.ownership",
     "tests.support.postgres.fixtures",

@@ -103,7 +103,7 @@ def committing(address: str) -> Iterator[list[int]]:
             commit(address, acknowledged[-1] + 1)
             acknowledged.append(acknowledged[-1] + 1)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield acknowledged

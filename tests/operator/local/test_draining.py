@@ -1,6 +1,7 @@
 """A replica drains before it stops: its application ends when its sidecar has no record in flight."""
 
 import asyncio
+import errno
 import os
 import socket
 import sys
@@ -71,6 +72,22 @@ class ReplicaRun:
     async def until_said(self, line: str) -> None:
         await asyncio.to_thread(wait_for, line, lambda: line in self.lines, within_s=WITHIN_S)
 
+    def answer(self, left: str) -> None:
+        """Let the sidecar answer. The pipe is opened when it reads: without a reader, opening would wait without end."""
+        found: list[int] = []
+
+        def has_reader() -> bool:
+            try:
+                found.append(os.open(self.pipe, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+            return bool(found)
+
+        wait_for("the sidecar reads what is left", has_reader, within_s=WITHIN_S)
+        with os.fdopen(found[0], "w") as pipe:
+            pipe.write(left)
+
 
 def play(folder: Path, rules: ReplicaPolicy, left: str | None) -> ReplicaRun:
     """A replica comes and goes; its sidecar is let answer with that, or not at all."""
@@ -86,7 +103,7 @@ def play(folder: Path, rules: ReplicaPolicy, left: str | None) -> ReplicaRun:
             await run_of_replica.until_said(ASKED)
             assert "app stopped" not in run_of_replica.lines
             if left is not None:
-                await asyncio.to_thread(run_of_replica.pipe.write_text, left)
+                await asyncio.to_thread(run_of_replica.answer, left)
             await ending
 
     asyncio.run(run())
@@ -157,6 +174,7 @@ def test_who_breaks_off_is_said(tmp_path: Path) -> None:
 
     def break_off(server: socket.socket) -> None:
         connection, _ = server.accept()
+        connection.settimeout(WITHIN_S)
         connection.recv(1, socket.MSG_PEEK)
         # What was not read resets the connection.
         connection.close()
@@ -170,6 +188,7 @@ def test_who_breaks_off_is_said(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
+        server.settimeout(WITHIN_S)
         assert asyncio.run(run(server)).startswith("the sidecar's drain socket failed (")
 
 

@@ -142,7 +142,7 @@ class Terminal:
         )
         self._process = Process("rota up", child, self._log)
         os.close(theirs)
-        self._reading = threading.Thread(target=self._read)
+        self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
 
     def _read(self) -> None:

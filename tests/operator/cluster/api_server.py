@@ -30,6 +30,7 @@ class Answer(NamedTuple):
 
     status: int = 200
     body: Any = None
+    headers: Mapping[str, str] = {}
 
 
 class ApiServer:
@@ -46,9 +47,11 @@ class ApiServer:
             json.loads(text) if text else None,
         )  # fmt: skip
         self.sent.append(sent)
-        status, body = self._answer(sent)
+        status, body, headers = self._answer(sent)
         payload = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
-        return web.Response(status=status, body=payload, content_type="application/json")
+        return web.Response(
+            status=status, body=payload, content_type="application/json", headers=dict(headers)
+        )
 
 
 @asynccontextmanager

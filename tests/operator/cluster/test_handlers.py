@@ -3,8 +3,16 @@
 import asyncio
 from typing import Any
 
-from rota_operator.cluster.handlers import DELETED, Handlers, settings_of
+from rota_operator.cluster.handlers import (
+    BACKOFFS_S,
+    DELETED,
+    JITTER,
+    Handlers,
+    JitteredBackoffs,
+    settings_of,
+)
 from rota_operator.cluster.index import ResourceIndex
+from rota_operator.cluster.kinds import CONSUMER_GROUP, DEPLOYMENT, ResourceKind
 from rota_operator.cluster.queues import Key
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from tests.operator.cluster.test_index import group
@@ -21,7 +29,11 @@ class Queue:
         self.is_own: bool | None = None
         self.has_room = True
         self.warnings: list[str] = []
-        self.handlers = Handlers(ResourceIndex(), self.add, self.warnings.append)
+        self.noted: list[tuple[ResourceKind, str]] = []
+        self.handlers = Handlers(ResourceIndex(), self.add, self._note, self.warnings.append)
+
+    def _note(self, kind: ResourceKind, version: str) -> None:
+        self.noted.append((kind, version))
 
     def add(self, key: Key, *, is_own: bool) -> bool:
         self.keys.append(key)
@@ -37,7 +49,8 @@ class Queue:
     def on_owned(self, labels: dict[str, str] | None) -> list[Key]:
         """The keys that an event of an object with these labels adds."""
         self.keys.clear()
-        asyncio.run(self.handlers.on_owned({"labels": labels}))
+        meta = {"labels": labels, "resourceVersion": "7"}
+        asyncio.run(self.handlers.on_owned(DEPLOYMENT, meta))
         return list(self.keys)
 
 
@@ -68,6 +81,39 @@ def test_an_object_adds_the_group_whose_claim_it_carries() -> None:
     assert not queue.is_own
     assert queue.on_owned({CLAIM_LABEL: "u-9"}) == []
     assert queue.on_owned(None) == []
+
+
+def test_a_body_that_is_older_than_the_last_one_changes_nothing() -> None:
+    queue = Queue()
+    old, new = group("one", target="app"), group("one", target="other")
+    new["metadata"] |= {"generation": 2, "resourceVersion": "10"}
+    queue.on_group(new)
+    assert queue.on_group({**old, "metadata": {**old["metadata"], "resourceVersion": "9"}}) == []
+    assert queue.on_group(group("two", target="other")) == [TWO]
+    assert queue.on_group(new, DELETED) == [ONE, TWO]
+
+
+def test_the_version_of_each_object_that_a_watch_shows_is_noted() -> None:
+    queue = Queue()
+    queue.on_group(group("one"))
+    queue.on_owned(None)
+    assert queue.noted == [(CONSUMER_GROUP, "1"), (DEPLOYMENT, "7")]
+
+
+def test_a_watch_that_is_silent_is_opened_again_before_the_90_s_in_which_a_change_is_to_be_seen() -> None:
+    settings = settings_of(())
+    assert settings.watching.inactivity_timeout < 80
+    assert settings.networking.request_timeout == 20
+
+
+def test_backoffs_of_requests_are_drawn_anew_and_five_minutes_long() -> None:
+    backoffs = JitteredBackoffs()
+    one, two = list(backoffs), list(backoffs)
+    assert one != two
+    assert len(backoffs) == len(one) == len(BACKOFFS_S)
+    pairs = zip(one, BACKOFFS_S, strict=True)
+    assert all(whole * (1 - JITTER) <= each <= whole for each, whole in pairs)
+    assert 280 < sum(BACKOFFS_S) < 320
 
 
 def test_a_full_queue_is_reported() -> None:

@@ -93,3 +93,18 @@ def test_a_group_that_was_created_again_under_its_name_replaces_the_old_one() ->
     assert index.key_of_uid("u-2") == Key("shop", "orders")
     index.remove(new)
     assert index.keys() == ()
+
+
+def test_an_older_body_changes_nothing_and_a_group_that_is_gone_claims_nothing() -> None:
+    index, key = ResourceIndex(), Key("shop", "orders")
+    new, old = group("orders", target="app"), group("orders", target="former")
+    new["metadata"]["resourceVersion"] = "10"
+    old["metadata"]["resourceVersion"] = "9"
+    index.update(new)
+    assert not index.update(old)
+    claim = index.claim(key)
+    assert claim is not None
+    assert claim.target == WorkloadRef("Deployment", "app")
+    assert index.drop(key) == claim
+    assert index.drop(key) is None
+    assert index.key_of_uid("uid-orders") is None

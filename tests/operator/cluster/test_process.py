@@ -8,6 +8,8 @@ import pytest
 
 from rota_operator.cluster import process
 from rota_operator.cluster.config import add_flags, config_of
+from rota_operator.cluster.handlers import WatchFailed
+from rota_operator.cluster.kinds import POD
 from rota_operator.cluster.leadership import LeadershipLost
 from rota_operator.cluster.leading import Environment, Leading
 from rota_operator.cluster.metrics import Metrics
@@ -17,6 +19,9 @@ from rota_service.event_log import EventLog
 from tests.operator.cluster.api_server import api_at
 
 WITHIN_S = 10
+GONE = "the API server cannot be watched: Gone"
+# Of the terms that run.
+STOPS: list[asyncio.Event] = []
 LOST = "leadership is lost: the lease was not renewed in time"
 
 
@@ -34,24 +39,52 @@ def test_a_process_that_lost_the_lease_is_a_candidate_again_with_nothing_of_the_
         stop.set()
 
     async def story() -> None:
-        parser, log = argparse.ArgumentParser(), logging.getLogger("terms")
-        add_flags(parser)
-        options = parser.parse_args(["--sidecar-image=rota-sidecar:1", "--lease-namespace=rota"])
-        api = api_at("http://127.0.0.1:1")
-        environment = Environment(
-            config_of(options, "", "host-1"),
-            api,
-            EventLog(log),
-            Metrics(),
-            ProcessClocks(lambda: 0, lambda: 0.0),
-            lambda: None,
-        )
-        terms = Terms(environment)
-        await terms.run(asyncio.Event())
-        await api.close()
+        terms = await run_terms()
         assert len(seen) == 3
         assert terms.unready == "term 3"
         assert caplog.messages == [LOST, LOST]
 
     monkeypatch.setattr(process, "run_elected", run_elected)
     asyncio.run(asyncio.wait_for(story(), WITHIN_S))
+
+
+async def run_terms(*flags: str) -> Terms:
+    """Run the terms of a process until one of them sets the event."""
+    parser, log = argparse.ArgumentParser(), logging.getLogger("terms")
+    add_flags(parser)
+    options = parser.parse_args(["--sidecar-image=rota-sidecar:1", "--lease-namespace=rota", *flags])
+    api = api_at("http://127.0.0.1:1")
+    environment = Environment(
+        config_of(options, "", "host-1"),
+        api,
+        EventLog(log),
+        Metrics(),
+        ProcessClocks(lambda: 0, lambda: 0.0),
+        lambda: None,
+    )
+    terms, stop = Terms(environment), asyncio.Event()
+    STOPS.append(stop)
+    await terms.run(stop)
+    await api.close()
+    return terms
+
+
+def test_watches_that_have_failed_begin_a_new_term_in_which_no_version_counts_as_seen(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    terms: list[Leading] = []
+
+    async def run(leading: Leading) -> None:
+        assert leading not in terms
+        terms.append(leading)
+        seen = leading._environment.api.seen
+        assert seen.newest(POD) == ""
+        seen.note(POD, "7")
+        if len(terms) < 2:
+            raise WatchFailed(GONE)
+        STOPS[-1].set()
+
+    monkeypatch.setattr(Leading, "run", run)
+    asyncio.run(asyncio.wait_for(run_terms("--lease-name="), WITHIN_S))
+    assert len(terms) == 2
+    assert caplog.messages == [GONE]

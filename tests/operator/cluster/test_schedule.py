@@ -57,7 +57,7 @@ def test_failures_in_succession_double_the_wait_up_to_its_maximum_and_a_success_
         waits.append(schedule.fail(ORDERS, now_s))
         assert schedule.next_s == now_s + waits[-1]
         now_s += waits[-1]
-    assert waits == [1, 2, 4, 8, 16, 32, BACKOFF_MAX_S, BACKOFF_MAX_S]
+    assert waits == [1, 2, 4, 8, 16, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
     schedule.take(now_s)
     schedule.succeed(ORDERS, now_s, 0.0)
     schedule.take(now_s)
@@ -92,3 +92,10 @@ def test_more_keys_than_the_bound_are_refused_and_known_ones_are_not(monkeypatch
     assert schedule.take(0.0) == ORDERS
     assert not schedule.add(PAYMENTS, 0.0)
     assert schedule.waiting == 0
+
+
+def test_a_part_of_the_wait_is_left_out_by_chance() -> None:
+    schedule = Schedule()
+    schedule.add(ORDERS, 0.0)
+    schedule.take(0.0)
+    assert schedule.fail(ORDERS, 0.0, chance=1.0) == 1.0 - queues.JITTER

@@ -2,11 +2,13 @@
 Requests to the Kubernetes API server: the only module that sends them, kopf's watches aside.
 
 A thin class over the HTTP client of `kubernetes.aio`: plain JSON in and out, server-side apply, subresources. Every request has a
-deadline of REQUEST_S; what fails is raised as one of `errors`, and nothing is retried here.
+deadline of REQUEST_S; what fails is raised as one of `errors`, and nothing is retried here. While an overloaded API server asks
+for patience (Retry-After), all requests but those for Leases wait before they are sent. A list from the past raises Outdated.
 """
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -14,8 +16,9 @@ import aiohttp
 import kopf
 from kubernetes.aio.client.api_client import ApiClient
 
-from rota_operator.cluster.errors import NotFound, Unavailable, error_of
-from rota_operator.cluster.kinds import SCALE_API_VERSION, ResourceKind
+from rota_operator.cluster.errors import NotFound, Outdated, Unavailable, error_of
+from rota_operator.cluster.kinds import LEASE, SCALE_API_VERSION, ResourceKind
+from rota_operator.cluster.seen_versions import SeenVersions
 from rota_operator.reconcile.actions import FIELD_MANAGER
 from rota_operator.reconcile.observed import Object
 
@@ -23,6 +26,10 @@ REQUEST_S = 10.0
 # Of a list; the API server gives a token for the next page.
 PAGE_SIZE = 500
 BAD_STATUS = 400
+# Of an answer with Retry-After; a longer time is cut to this one.
+PATIENCE_S_MAX = 10.0
+# A share of that time, so that requests which waited for it do not all arrive at once.
+PATIENCE_JITTER = 0.2
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
@@ -34,6 +41,9 @@ class Api:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self.seen = SeenVersions(loop_time)
+        # The API server has asked for no request before this time of the loop's clock.
+        self._not_before_s = 0.0
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object:
         """Read one object."""
@@ -49,13 +59,24 @@ class Api:
     async def list(
         self, kind: ResourceKind, namespace: str | None, selector: str = "", fields: str = ""
     ) -> AsyncIterator[Object]:
-        """Read all objects of a namespace, or of the cluster, page by page, by a label selector and a field selector."""
+        """
+        Read all objects of a namespace, or of the cluster, page by page, by a label selector and a field selector.
+
+        Raises Outdated before the first object if the list is older than what was seen of the kind when it was asked for.
+        """
+        newest = self.seen.newest(kind)
         selectors = {"labelSelector": selector, "fieldSelector": fields}
         query = {"limit": str(PAGE_SIZE), **{name: value for name, value in selectors.items() if value}}
         while True:
             page = await self._request(
                 "GET", kind, kind.path(namespace, **query), namespace or "of all namespaces"
             )
+            # All pages are of the version of the first one.
+            version = (page.get("metadata") or {}).get("resourceVersion")
+            if version and "continue" not in query and not self.seen.admit(kind, version, newest):
+                raise Outdated(
+                    f"the API server returned {kind.plural} of version {version}, which is older than {newest} seen before"
+                )
             for each in page.get("items") or ():
                 yield each
             if not (token := (page.get("metadata") or {}).get("continue")):
@@ -158,6 +179,7 @@ class Api:
         content_type: str = JSON,
     ) -> Object:
         headers: dict[str, Any] = {"Content-Type": content_type, "Accept": JSON}
+        await self._await_retry_after(kind)
         try:
             async with asyncio.timeout(REQUEST_S):
                 prepared = await self._client.param_serialize(
@@ -174,8 +196,32 @@ class Api:
         except (aiohttp.ClientError, OSError) as error:
             raise Unavailable(f"the API server cannot be reached ({type(error).__name__})") from None
         if response.status >= BAD_STATUS:
-            raise error_of(response.status, answer, kind, where)
-        return parsed(answer)
+            refusal = error_of(response.status, answer, kind, where)
+            if isinstance(refusal, Unavailable):
+                self._note_retry_after(response.headers.get("Retry-After", ""))
+            raise refusal
+        found = parsed(answer)
+        version = (found.get("metadata") or {}).get("resourceVersion")
+        # A list is noted once it is admitted.
+        if version and "items" not in found:
+            self.seen.note(kind, version)
+        return found
+
+    async def _await_retry_after(self, kind: ResourceKind) -> None:
+        """Wait until the API server wants requests again. A Lease is not waited for: its deadline would pass meanwhile."""
+        while kind != LEASE and (wait_s := self._not_before_s - loop_time()) > 0:
+            await asyncio.sleep(wait_s + random.uniform(0, PATIENCE_JITTER * wait_s))
+
+    def _note_retry_after(self, retry_after: str) -> None:
+        """Note how long an overloaded API server asks to wait; anything but seconds, such as a date, is ignored."""
+        if retry_after.isdecimal():
+            until_s = loop_time() + min(float(retry_after), PATIENCE_S_MAX)
+            self._not_before_s = max(self._not_before_s, until_s)
+
+
+def loop_time() -> float:
+    """Return the time of the running loop's clock, in seconds."""
+    return asyncio.get_running_loop().time()
 
 
 def parsed(answer: bytes) -> Mapping[str, Any]:

@@ -64,6 +64,10 @@ class Unavailable(ApiError):
     retry = True
 
 
+class Outdated(Unavailable):
+    """The API server answered with an older state than it has shown before; nothing may be decided on it."""
+
+
 def error_of(status: int, body: bytes, kind: ResourceKind, where: str) -> ApiError:
     """Return the error of a response with an HTTP status of 400 or more; `where` is NAMESPACE/NAME, as far as it is known."""
     said = _status_of(body)

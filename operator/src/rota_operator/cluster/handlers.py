@@ -6,10 +6,15 @@ of its own. The registry is our own, so that nothing else that is imported adds 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
+import aiohttp
 import kopf
+from kopf._cogs.clients.errors import APIError, APIForbiddenError
+from kopf._cogs.clients.watching import WatchingError
 from kopf._core.engines.peering import Identity
 from typing_extensions import override
 
@@ -25,15 +30,27 @@ from rota_operator.cluster.queues import Key
 from rota_operator.reconcile.actions import CLAIM_LABEL
 
 DELETED = "DELETED"
-# Seconds. kopf ends a watch that is silent for longer, and lists anew: what a lost connection has hidden is seen then.
+# Seconds. The API server ends a watch after this time; kopf goes on where it was.
 SERVER_TIMEOUT_S = 300
+# The API server sends a bookmark every minute, so a watch that is silent for longer is opened again: a lost connection hides changes
+# for no longer than this.
+SILENCE_S = 70
 CONNECT_TIMEOUT_S = 10
-# Between the attempts of one request of kopf; watches are opened again for ever.
-BACKOFFS_S = (1, 2, 4, 8, 16, 30)
+# Of a list of all objects of one kind.
+LIST_TIMEOUT_S = 20
+# Between the attempts of one request of kopf, at most: five minutes of answers that may pass by themselves, then the watch has failed.
+BACKOFFS_S = (1, 2, 4, 8, *(10,) * 28)
+# A share of each, so that watches of several kinds are not all opened at once.
+JITTER = 0.5
 WORKERS_MAX = 16
 # For the next event of an object, until its task ends: a thousand objects must not keep others waiting for a worker.
 IDLE_S = 0.1
 IDENTITY = "rota-operator"
+MESSAGE_LENGTH_MAX = 300
+
+
+class WatchFailed(Exception):
+    """The API server's answer to a watch cannot be gone on from; the watches have to begin anew, with lists."""
 
 
 class Enqueue(Protocol):
@@ -42,6 +59,22 @@ class Enqueue(Protocol):
     def __call__(self, key: Key, *, is_own: bool) -> bool:
         """Add a ConsumerGroup that has changed itself, or whose objects have; returns False if there is no room."""
         ...
+
+
+class JitteredBackoffs(Sequence[float]):
+    """BACKOFFS_S in seconds, each drawn anew between a share of it and all of it."""
+
+    @override
+    def __len__(self) -> int:
+        return len(BACKOFFS_S)
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        return BACKOFFS_S[index]
+
+    @override
+    def __iter__(self) -> Iterator[float]:
+        return (each * random.uniform(1 - JITTER, 1) for each in BACKOFFS_S)
 
 
 class NoDiffs(kopf.DiffBaseStorage):
@@ -61,16 +94,24 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 class Handlers:
-    """Handlers for one process."""
+    """Handlers for one term of a leader; `note` takes the version of each object that a watch has shown."""
 
-    def __init__(self, index: ResourceIndex, enqueue: Enqueue, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        index: ResourceIndex,
+        enqueue: Enqueue,
+        note: Callable[[ResourceKind, str], None],
+        warn: Callable[[str], None],
+    ) -> None:
         self._index = index
         self._enqueue = enqueue
+        self._note = note
         self._warn = warn
 
     async def on_group(self, type: str | None, body: Mapping[str, Any], **_: object) -> None:
-        """Take a ConsumerGroup over into the index; reconcile it, and those that it stood in the way of."""
+        """Take a ConsumerGroup over into the index; reconcile it, and those that it stood in the way of. An older body is ignored."""
         key = key_of(body)
+        self._note(CONSUMER_GROUP, body["metadata"]["resourceVersion"])
         was = self._index.claim(key)
         if type == DELETED:
             self._index.remove(body)
@@ -84,8 +125,9 @@ class Handlers:
             for rival in self._index.rivals(was):
                 self._add(Key(rival.namespace, rival.name), is_own=True)
 
-    async def on_owned(self, meta: Mapping[str, Any], **_: object) -> None:
-        """Reconcile the ConsumerGroup whose label an object carries."""
+    async def on_owned(self, of: ResourceKind, /, meta: Mapping[str, Any], **_: object) -> None:
+        """Reconcile the ConsumerGroup whose label an object carries; what is older is read anew, so it does no harm."""
+        self._note(of, meta["resourceVersion"])
         uid = (meta.get("labels") or {}).get(CLAIM_LABEL, "")
         if (key := self._index.key_of_uid(uid)) is not None:
             self._add(key, is_own=False)
@@ -106,7 +148,7 @@ def registry_of(
     kopf.on.event(*resource_of(CONSUMER_GROUP), registry=registry)(handlers.on_group)
     for kind in (*WORKLOADS, CONFIG_MAP, DISRUPTION_BUDGET):
         kopf.on.event(*resource_of(kind), labels={CLAIM_LABEL: kopf.PRESENT}, registry=registry)(
-            handlers.on_owned
+            partial(handlers.on_owned, kind)
         )
     return registry
 
@@ -120,9 +162,11 @@ def settings_of(namespaces: Collection[str]) -> kopf.OperatorSettings:
     # Of a namespaced operator, which may have no rights beyond its namespaces.
     settings.scanning.disabled = bool(namespaces)
     settings.watching.server_timeout = SERVER_TIMEOUT_S
+    settings.watching.inactivity_timeout = SILENCE_S
     settings.watching.connect_timeout = CONNECT_TIMEOUT_S
     settings.networking.connect_timeout = CONNECT_TIMEOUT_S
-    settings.networking.error_backoffs = BACKOFFS_S
+    settings.networking.request_timeout = LIST_TIMEOUT_S
+    settings.networking.error_backoffs = JitteredBackoffs()
     settings.queueing.worker_limit = WORKERS_MAX
     settings.queueing.idle_timeout = IDLE_S
     settings.persistence.diffbase_storage = NoDiffs()
@@ -146,7 +190,8 @@ async def watch(
     """
     Run kopf until `stop` is set; it cancels every task that was started meanwhile, so all others end before.
 
-    kopf has set its own signal handlers by the time `take_signals` is called, which sets those of the process again.
+    kopf has set its own signal handlers by the time `take_signals` is called, which sets those of the process again. Raises
+    WatchFailed where kopf gives up; a right that is missing is raised as it is.
     """
     others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
@@ -160,4 +205,10 @@ async def watch(
         stop_flag=stop,
     )
     take_signals()
-    await kopf.run_tasks(tasks, ignored=others)
+    try:
+        await kopf.run_tasks(tasks, ignored=others)
+    except APIForbiddenError:
+        raise
+    except (APIError, WatchingError, aiohttp.ClientError, TimeoutError, ValueError) as error:
+        said = str(error) or type(error).__name__
+        raise WatchFailed(f"the API server cannot be watched: {said[:MESSAGE_LENGTH_MAX]}") from None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rota_operator.cluster.queues import Key
+from rota_operator.cluster.seen_versions import order_of
 from rota_operator.reconcile.group import claim_of
 from rota_operator.reconcile.observed import Claim, Object
 
@@ -20,19 +21,23 @@ class Entry(NamedTuple):
     # All but status and the API server's bookkeeping: a change of it asks for a reconcile.
     essence: object
     generation: int
+    # Resource version; a body of an older one is ignored.
+    version: str
 
 
 class ResourceIndex:
-    """ConsumerGroups by key and by uid. Invariant: both maps hold the same groups, each with its newest body."""
+    """ConsumerGroups by key and by uid. Invariant: both maps hold the same groups, each with the newest body that was seen."""
 
     def __init__(self) -> None:
         self._entries: dict[Key, Entry] = {}
         self._by_uid: dict[str, Key] = {}
 
     def update(self, body: Object) -> bool:
-        """Add or replace a ConsumerGroup; returns whether anything but its status has changed."""
+        """Add or replace a ConsumerGroup; returns whether anything but its status has changed. An older body changes nothing."""
         key, entry = key_of(body), entry_of(body)
         was = self._entries.get(key)
+        if was is not None and order_of(entry.version) < order_of(was.version):
+            return False
         if was is not None and was.claim.uid != entry.claim.uid:
             self._by_uid.pop(was.claim.uid, None)
         self._entries[key] = entry
@@ -56,6 +61,14 @@ class ResourceIndex:
         if entry is not None and entry.claim.uid == body["metadata"]["uid"]:
             del self._entries[key]
             del self._by_uid[entry.claim.uid]
+
+    def drop(self, key: Key) -> Claim | None:
+        """Remove a ConsumerGroup that does not exist any more, as a read of it says; returns what it had claimed."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        del self._by_uid[entry.claim.uid]
+        return entry.claim
 
     def key_of_uid(self, uid: str) -> Key | None:
         """Return the ConsumerGroup with this uid."""
@@ -102,4 +115,5 @@ def entry_of(body: Object) -> Entry:
         dict(metadata.get("annotations") or {}),
         dict(metadata.get("labels") or {}),
     )
-    return Entry(claim_of(body), essence, int(metadata.get("generation") or 0))
+    version = str(metadata.get("resourceVersion") or "")
+    return Entry(claim_of(body), essence, int(metadata.get("generation") or 0), version)

@@ -109,6 +109,8 @@ class Leading:
     def __init__(self, environment: Environment, first_order_id: int) -> None:
         config, api, event_log = environment.config, environment.api, environment.event_log
         wall_ms = environment.clocks.wall_ms
+        # Nothing of a former term is trusted.
+        api.seen.forget()
         self.unready = NOT_LISTED
         self._environment = environment
         self._resources = ResourceIndex()
@@ -132,7 +134,7 @@ class Leading:
         self._decided_last: dict[Key, Decided] = {}
 
     async def run(self) -> None:
-        """Lead until cancelled. Raises what a task has failed with, BindError, CertificateError."""
+        """Lead until cancelled. Raises what a task has failed with, WatchFailed, BindError, CertificateError."""
         try:
             await self._run()
         finally:
@@ -183,7 +185,8 @@ class Leading:
 
     async def _watch(self, stop: asyncio.Event) -> None:
         environment = self._environment
-        on_event = handlers.Handlers(self._resources, self._enqueue, environment.event_log.warning)
+        note, warn = environment.api.seen.note, environment.event_log.warning
+        on_event = handlers.Handlers(self._resources, self._enqueue, note, warn)
         registry = handlers.registry_of(on_event, environment.api.connection_info)
         await handlers.watch(registry, environment.config.namespaces, stop, environment.take_signals)
 
@@ -291,6 +294,10 @@ class Leading:
         self._status.forget(key)
         self._fleet.forget(key)
         self._environment.metrics.remove(key)
+        # A watch that was interrupted does not report what was deleted meanwhile.
+        if (claim := self._resources.drop(key)) is not None:
+            for rival in self._resources.rivals(claim):
+                self._queue.add(Key(rival.namespace, rival.name))
 
     def _compute_status(self, key: Key, former: ConsumerGroupStatus) -> ConsumerGroupStatus | None:
         last = self._decided_last.get(key)

@@ -3,7 +3,8 @@ The operator process: reads credentials, leads, and stops in order.
 
 The HTTP pages start first, so that probes answer while the process waits for the API server or for the lease. Then Fleet is served
 and `leading` runs, until one of them fails, which ends the process and lets Kubernetes start it again, or until SIGTERM or SIGINT.
-A lost lease ends the leader's work, and the process is a candidate again. The lease is released last, when nothing writes any more.
+A lost lease, or watches that have failed, end the leader's work, and the process is a candidate again. The lease is released last,
+when nothing writes any more.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Any
 from rota_operator.cluster import credentials
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.config import ClusterConfig
+from rota_operator.cluster.handlers import WatchFailed
 from rota_operator.cluster.leadership import Clocks, LeaderElection, LeadershipLost, LeaseName
 from rota_operator.cluster.leading import Environment, Leading
 from rota_operator.cluster.metrics import CONTENT_TYPE, Metrics
@@ -27,6 +29,8 @@ from rota_service.event_log import EventLog
 from rota_service.http_server import HttpServer, Page, Path, Paths, probes
 
 ORDER_ID_BITS = 64
+# Between two terms; drawn, so that two processes do not follow each other.
+PAUSE_S = (0.5, 1.5)
 
 
 class Terms:
@@ -42,17 +46,18 @@ class Terms:
         return self._leading.unready
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Do the leader's work: without an election, or in each term until `stop` is set. Raises what the work fails with."""
-        if not self._environment.config.lease_name:
-            await self._leading.run()
-            return
+        """Do the leader's work in each term until `stop` is set; without an election each term is this process's. Raises what it fails with."""
         while not stop.is_set():
             try:
-                await run_elected(self._environment, self._leading, stop)
-            except LeadershipLost as lost:
+                if self._environment.config.lease_name:
+                    await run_elected(self._environment, self._leading, stop)
+                else:
+                    await self._leading.run()
+            except (LeadershipLost, WatchFailed) as lost:
                 self._environment.event_log.warning(str(lost))
                 # Nothing of a former term is trusted.
                 self._leading = self._next()
+                await asyncio.sleep(random.uniform(*PAUSE_S))
 
     def _next(self) -> Leading:
         return Leading(self._environment, random.getrandbits(ORDER_ID_BITS))

@@ -8,14 +8,17 @@ most `workers` reconciles at a time, each with a deadline, all awaited before `r
 import asyncio
 import heapq
 import itertools
+import random
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 # A reconcile that takes longer is cancelled, and counts as failed.
 RECONCILE_S = 60.0
-# Of a failed reconcile: doubled with each failure in succession.
+# Of a failed reconcile: doubled with each failure in succession. An API server that works again is noticed within the maximum.
 BACKOFF_FIRST_S = 1.0
-BACKOFF_MAX_S = 60.0
+BACKOFF_MAX_S = 20.0
+# A share of the backoff that is left out by chance, so that many that fail together are not all tried together.
+JITTER = 0.5
 KEYS_MAX = 10_000
 
 
@@ -72,10 +75,11 @@ class Schedule:
         self._failures.pop(key, None)
         self._finish(key, None if again_s is None else now_s + again_s)
 
-    def fail(self, key: Key, now_s: float) -> float:
-        """Finish a running key that failed; returns the seconds until it is due again, whatever was added meanwhile."""
+    def fail(self, key: Key, now_s: float, chance: float = 0.0) -> float:
+        """Finish a running key that failed; returns the seconds until it is due again, whatever was added. `chance` is from 0 up to 1."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        wait_s = float(min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(failures - 1, 30)))
+        backoff_s = float(min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(failures - 1, 30)))
+        wait_s = backoff_s * (1 - JITTER * chance)
         # A resource that fails and changes all the time must not be tried all the time.
         self._again.pop(key, None)
         self._finish(key, now_s + wait_s)
@@ -159,7 +163,7 @@ class ReconcileQueue:
                 again_s = await reconcile(key)
         # One resource must not stop the others, whatever is wrong with it.
         except Exception as error:  # noqa: BLE001
-            self._schedule.fail(key, clock())
+            self._schedule.fail(key, clock(), random.random())
             self._on_failure(key, error)
         else:
             self._schedule.succeed(key, clock(), again_s)

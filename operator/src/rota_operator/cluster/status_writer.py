@@ -15,6 +15,7 @@ from rota_operator.cluster.errors import ApiError, Conflict, NotFound
 from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.perform import of_version
 from rota_operator.cluster.queues import Key
+from rota_operator.cluster.seen_versions import order_of
 from rota_operator.reconcile.observed import Object
 from rota_operator.spec.status import ConsumerGroupStatus
 from rota_operator.status.status import due, read_status, status_json
@@ -192,11 +193,6 @@ def difference(was: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str
         elif value != before or name not in was:
             changes[name] = value
     return changes
-
-
-def order_of(version: str) -> tuple[int, str]:
-    """Return a key that orders resource versions: they are decimal numbers."""
-    return len(version), version
 
 
 def version_of(resource: Object) -> str:

@@ -6,6 +6,7 @@ There are two backends: local processes (`rota up`) and a Kubernetes cluster. IG
 processes, which ignore them, because the same manifests are meant for a cluster.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
@@ -41,6 +42,10 @@ IGNORED_FIELDS: Mapping[Path, str] = {
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 # As the API server parses a quantity.
 QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
+# Longest time of a sidecar's flags and settings, 2^31 - 1 ms.
+TIME_S_MAX = 2_147_483
+# As a sidecar reads it.
+DURATION = re.compile(r"PT(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?")
 NOT_YET = "is not supported yet; remove it"
 RESERVED_MECHANISMS = ("GSSAPI", "OAUTHBEARER")
 
@@ -62,7 +67,7 @@ def unsupported(spec: ConsumerGroupSpec, backend: Backend = Backend.LOCAL) -> li
 
 def sidecar_errors(spec: ConsumerGroupSpec) -> list[FieldError]:
     """Return an error for each value with which a sidecar would not start; its pod would restart for ever."""
-    return [*_sidecar_errors(spec)]
+    return [*_sidecar_errors(spec), *_time_errors(spec)]
 
 
 def resource_errors(spec: ConsumerGroupSpec) -> list[FieldError]:
@@ -93,6 +98,30 @@ def _sidecar_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
         re.compile(spec.topic_pattern)
     except (re.error, RecursionError, OverflowError) as error:
         yield FieldError(("spec", "topicPattern"), f"must be a regular expression ({error})")
+
+
+def _time_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
+    """Yield an error for each time that a sidecar cannot measure; one of zero is shorter than its shortest."""
+    membership, delivery = spec.membership, spec.delivery
+    for path, least_s, seconds in (
+        (("membership", "rebalanceTimeoutSeconds"), 1, membership.rebalance_timeout_seconds),
+        (("membership", "processingTimeoutSeconds"), 1, membership.processing_timeout_seconds),
+        (("offsets", "commit", "intervalSeconds"), 1, spec.offsets.commit.interval_seconds),
+        (("sidecar", "terminationDrainSeconds"), 1, spec.sidecar.termination_drain_seconds),
+        (("delivery", "timeout"), 0.001, _seconds_of(delivery.timeout)),
+        (("delivery", "backoffDelay"), 0, _seconds_of(delivery.backoff_delay)),
+    ):
+        if not least_s <= seconds <= TIME_S_MAX:
+            yield FieldError(("spec", *path), f"must be from {least_s} s to {TIME_S_MAX} s")
+
+
+def _seconds_of(duration: str) -> float:
+    """Return the length of a duration; infinite if a sidecar does not read it: it has too many digits, or none."""
+    found = DURATION.fullmatch(duration)
+    if found is None:
+        return math.inf
+    hours, minutes, seconds = found.groups(default="0")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def _property_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:

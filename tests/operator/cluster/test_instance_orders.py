@@ -19,11 +19,14 @@ from tests.operator.cluster.api_server import Answer, ApiServer, Sent, serving
 
 pytestmark = pytest.mark.unit
 KEY, TIMEOUT_MS = Key("shop", "orders"), 45_000
+WALL_MS = 1_000
+# More than two minutes: an application may take its time.
+TERMINATION_MS = 315_000
 RESOURCE = {"metadata": {"namespace": "shop", "name": "orders", "uid": "uid-group"}}
 
 
 def pool(size: int) -> InstancePool:
-    return InstancePool("orders", size, TIMEOUT_MS)
+    return InstancePool("orders", size, TIMEOUT_MS, TERMINATION_MS)
 
 
 @dataclass
@@ -34,6 +37,8 @@ class World(Fleet):
     online: dict[str, Principal] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     drained: list[str] = field(default_factory=list)
+    # Wall clock time at which the last of these drains expires.
+    expires_ms: int = 0
     data: dict[str, str] | None = None
     version: int = 1
     requests: list[str] = field(default_factory=list)
@@ -53,6 +58,7 @@ class World(Fleet):
             return pb.OrderAnswer(error="no answer")
         if order.WhichOneof("order") == "drain":
             self.drained.append(sidecar.pod)
+            self.expires_ms = order.drain.expires_ms
         else:
             assert self.data is not None
             assert self.data[order.instance.name].startswith(f"{sidecar.pod} "), (
@@ -144,7 +150,7 @@ def played(story: Callable[[World, Callable[[], Operator]], Awaitable[None]]) ->
 
             def life() -> Operator:
                 warnings: list[str] = []
-                clocks = ProcessClocks(lambda: 1_000, lambda: world.now_s)
+                clocks = ProcessClocks(lambda: WALL_MS, lambda: world.now_s)
                 return Operator(world, InstanceOrders(api, world, clocks, warnings.append), warnings)
 
             await story(world, life)
@@ -211,6 +217,9 @@ def test_a_pod_that_is_scaled_away_is_drained_once() -> None:
         world.deaf.clear()
         await operator.look()
         assert world.drained == ["a"]
+        assert world.expires_ms == WALL_MS + TERMINATION_MS, (
+            "not before the pod has ended: it would keep its place"
+        )
         world.end("a")
         await operator.look()
         assert world.holders == {"orders-1": "b", "orders-2": "c"}

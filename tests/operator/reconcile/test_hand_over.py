@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rota_operator.plan.supported import TIME_S_MAX
+from rota_operator.reconcile.actions import Configure
 from rota_operator.reconcile.adoption import AFTER_DRAIN_S
 from rota_operator.reconcile.group import group_of
 from rota_operator.reconcile.settings import settings_text
@@ -92,3 +93,13 @@ def test_a_pod_always_has_the_time_of_its_drain_and_of_what_follows_it(
     has_s = world.pod().get("terminationGracePeriodSeconds", 30)
     assert has_s >= drain_s + AFTER_DRAIN_S
     assert has_s >= (grace_s or 0), "the owner's own time is never shortened"
+
+
+@pytest.mark.parametrize("drain_s", [1, 45, 300])
+def test_a_member_that_is_scaled_away_drains_for_as_long_as_its_pod_terminates(drain_s: int) -> None:
+    world = World(
+        resource(replicas=3, membership={"static": True}, sidecar={"terminationDrainSeconds": drain_s})
+    )
+    [configure] = [each for each in world.reconcile().actions if isinstance(each, Configure)]
+    assert configure.pool is not None
+    assert configure.pool.termination_ms == (drain_s + AFTER_DRAIN_S) * 1000

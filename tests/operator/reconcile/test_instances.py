@@ -9,7 +9,7 @@ import pytest
 from rota_operator.reconcile.instances import Holder, InstancePool, PodSeen, assigned, scaled_away
 
 pytestmark = pytest.mark.unit
-POOL = InstancePool("orders", 3, 45_000)
+POOL = InstancePool("orders", 3, 45_000, 60_000)
 
 
 def pod(name: str, *, age: int = 0, uid: str = "", connected: bool = True, leaving: bool = False) -> PodSeen:

@@ -478,5 +478,7 @@ def test_static_members_of_a_deployment_get_instances_of_their_group() -> None:
         return [each.pool for each in world.plan().actions if isinstance(each, do.Configure)]
 
     static = {"static": True, "sessionTimeoutSeconds": 60}
-    assert pools(World(resource(membership=static, replicas=4))) == [InstancePool("orders", 4, 60_000)]
+    assert pools(World(resource(membership=static, replicas=4))) == [
+        InstancePool("orders", 4, 60_000, 60_000)
+    ]
     assert pools(World(resource())) == [None]

@@ -25,8 +25,6 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 ROUND_S = 1.0
 ANSWER_S = 10.0
-# Of a drain that is not renewed, because the pod is ending.
-DRAIN_MS = 120_000
 ENDED = ("Succeeded", "Failed")
 
 
@@ -149,7 +147,11 @@ class InstanceOrders:
         self._problems.pop(key, None)
         self._ledgers[key] = ledger
         return [
-            *(self._drain(key, connected[each.holder]) for each in leaving if self._begin(key, each.holder)),
+            *(
+                self._drain(key, connected[each.holder], wanted.pool.termination_ms)
+                for each in leaving
+                if self._begin(key, each.holder)
+            ),
             *self._names(key, ledger, connected),
         ]
 
@@ -211,9 +213,14 @@ class InstanceOrders:
         self._under_way.add((key, holder))
         return True
 
-    async def _drain(self, key: Key, principal: Principal) -> None:
-        """Let a member without a successor leave the group: its partitions are needed elsewhere."""
-        order = pb.SidecarOrder(drain=pb.Drain(expires_ms=self._clocks.wall_ms() + DRAIN_MS))
+    async def _drain(self, key: Key, principal: Principal, termination_ms: int) -> None:
+        """
+        Let a member without a successor leave the group: its partitions are needed elsewhere.
+
+        The order is not renewed once it is answered, so it lasts as long as the pod may: a sidecar that gets its SIGTERM later would
+        keep its place in the group.
+        """
+        order = pb.SidecarOrder(drain=pb.Drain(expires_ms=self._clocks.wall_ms() + termination_ms))
         answer = await self._order(key, principal, order)
         if answer.order_id:
             self._drained.add((key, holder_of(principal)))

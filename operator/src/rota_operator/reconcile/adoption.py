@@ -40,6 +40,7 @@ from rota_operator.reconcile.target import (
     resource_version,
     saved_grace_s,
 )
+from rota_operator.spec.model import ConsumerGroupSpec
 
 # After the drain: the application's SIGTERM, and the sidecar's leaving.
 AFTER_DRAIN_S = 15
@@ -95,7 +96,7 @@ def fields(wanted: SidecarSpec, target: Object, app: Container) -> Part:
 
 def grace_period(wanted: SidecarSpec, target: Object) -> GracePeriod:
     """Return the grace period that Rota sets: only if the owner's is too short for the drain."""
-    needed_s, owner_s = needed_grace_s(wanted), owner_grace_s(target)
+    needed_s, owner_s = termination_s(wanted.group.spec), owner_grace_s(target)
     if is_grace_period_ours(target) and not is_grace_period_confirmed(target):
         saved_s = saved_grace_s(target)
         if saved_s is None:
@@ -107,9 +108,9 @@ def grace_period(wanted: SidecarSpec, target: Object) -> GracePeriod:
     return GracePeriod(needed_s, None if owner_s == DEFAULT_GRACE_S else owner_s)
 
 
-def needed_grace_s(wanted: SidecarSpec) -> int:
-    """Return the shortest grace period that leaves time for the drain."""
-    return wanted.group.spec.sidecar.termination_drain_seconds + AFTER_DRAIN_S
+def termination_s(spec: ConsumerGroupSpec) -> int:
+    """Return the time that a pod needs to terminate: the shortest grace period that leaves time for the drain."""
+    return spec.sidecar.termination_drain_seconds + AFTER_DRAIN_S
 
 
 def _app_container(wanted: SidecarSpec, target: Object, app: Container) -> Part:

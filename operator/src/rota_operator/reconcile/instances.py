@@ -24,6 +24,8 @@ class InstancePool(NamedTuple):
     size: int
     # After this time without a sign of life the coordinator has given a member's partitions to others.
     silence_ms_max: int
+    # Time that a pod may take to terminate: its grace period, as far as the drain needs it.
+    termination_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rota_operator.reconcile.actions import (
     RestoreGracePeriod,
     ScaleWorkload,
 )
-from rota_operator.reconcile.adoption import adoption, grace_period, needed_grace_s
+from rota_operator.reconcile.adoption import adoption, grace_period, termination_s
 from rota_operator.reconcile.claims import lost_group_id, lost_target
 from rota_operator.reconcile.decision import Decision, Refusal, Remark, pinned_decision
 from rota_operator.reconcile.group import ROTA_COORDINATION, Group, claim_of, group_of, identity_of
@@ -190,7 +190,10 @@ def _instance_pool(group: Group, target: Object) -> InstancePool | None:
     if not needs_instances(group.spec, target["kind"]):
         return None
     return InstancePool(
-        group.identity.name, _desired_replicas(group, target), group.spec.membership.silence_ms_max
+        group.identity.name,
+        _desired_replicas(group, target),
+        group.spec.membership.silence_ms_max,
+        termination_s(group.spec) * 1000,
     )
 
 
@@ -248,7 +251,7 @@ def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
             f"container {app['name']} has a preStop of its own, so it does not wait for the drain; remove it, or "
             "finish in-flight records in it",
         )
-    owner_s, needed_s = owner_grace_s(target), needed_grace_s(accepted.sidecar)
+    owner_s, needed_s = owner_grace_s(target), termination_s(accepted.group.spec)
     if owner_s < needed_s and is_grace_period_in_manifest(target):
         yield Remark(
             ConditionType.READY,

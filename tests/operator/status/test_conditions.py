@@ -78,7 +78,7 @@ def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
         ({"group": WITHOUT_TOPIC}, "False", Reason.NO_PARTITIONS, "topic orders does not exist"),
         ({"group": UNOWNED}, "False", Reason.PARTITIONS_UNOWNED, "without an owner: orders-1"),
         ({"group": SILENT}, "Unknown", Reason.SIDECAR_SILENT, "no reports from: orders-b"),
-        ({"group": FOREIGN}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-1 (orders-b is no sidecar of Rota)"),
+        ({"group": FOREIGN}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-1 (orders-b has sent no report: it has not connected yet, or is no sidecar of Rota)"),
         ({"progress": {}}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0 (its owner reports nothing about it)"),
         ({"progress": progress(None)}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0 (its sidecar does not report progress)"),
         ({"progress": progress(121, "no committed offset")}, "False", Reason.PARTITIONS_STUCK, "orders-0: no committed offset"),

@@ -65,7 +65,10 @@ class Judge:
                 found.silent.append(view.owner)
             return
         if owner.state == OTHER_CLIENT:
-            found.unknown.append(f"{partition.text} ({view.owner} is no sidecar of Rota)")
+            # A member that an operator that has just begun to lead has not heard from yet looks the same.
+            found.unknown.append(
+                f"{partition.text} ({view.owner} has sent no report: it has not connected yet, or is no sidecar of Rota)"
+            )
             return
         # Not that of a former owner, which stands still and does not know yet that it is one.
         progress = self.progress.get(ReportedPartition(view.owner, partition))

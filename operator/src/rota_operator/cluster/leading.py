@@ -2,12 +2,13 @@
 The work of the leader: everything that reads and changes ConsumerGroups, put together, run side by side, stopped in order.
 
 It starts with one list of all ConsumerGroups, because claims are decided on all of them; then workers, writers and kopf's watches
-run until one of them ends, or the caller cancels `run`. They stop in the opposite order: no reconcile starts, running ones are
-cancelled (the next life decides anew), then the writers, then the group watches, last kopf, which cancels whatever is left.
+run until one of them ends, or the caller cancels `run`. They stop in this order: no reconcile starts, running ones are cancelled
+(the next life decides anew), and so are the writers; then the group watches, then Fleet, last kopf, which cancels whatever is left.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -147,9 +148,12 @@ class Leading:
         version = await self._first(self._environment.api.version)
         await self._first(self._list)
         reconciler = self._reconciler(version)
-        async with self._fleet.serve(config) as address:
+        # kopf's end cancels every task that was started after it, and a cancelled stream is not ended for its sidecar:
+        # Fleet starts later, and has ended all streams before.
+        async with self._watching() as watching, self._fleet.serve(config) as address:
             event_log.info("fleet", f"fleet on {address}", address=address)
             await self._run_tasks(
+                watching,
                 self._queue.run(partial(self._reconcile, reconciler)),
                 self._status.run(),
                 self._events.run(),
@@ -158,11 +162,11 @@ class Leading:
                 *self._clients(),
             )
 
-    async def _run_tasks(self, *coroutines: Coroutine[Any, Any, None]) -> None:
-        """Run tasks and kopf's watches until one of them ends; then end the tasks, last kopf."""
+    async def _run_tasks(
+        self, watching: "asyncio.Task[None]", *coroutines: Coroutine[Any, Any, None]
+    ) -> None:
+        """Run tasks until one of them, or the watches, end; then end the tasks. Raises what a task has failed with."""
         tasks = [asyncio.create_task(each) for each in coroutines]
-        stop_watching = asyncio.Event()
-        watching = asyncio.create_task(self._watch(stop_watching))
         self.unready = ""
         self._environment.event_log.info(
             "leading", f"reconciling {len(self._resources.keys())} ConsumerGroups"
@@ -175,13 +179,24 @@ class Leading:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._groups.close()
-            stop_watching.set()
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator["asyncio.Task[None]"]:
+        """Run kopf's watches within the block. Raises what they have failed with."""
+        stop = asyncio.Event()
+        watching = asyncio.create_task(self._watch(stop))
+        try:
+            yield watching
+        finally:
+            stop.set()
             await asyncio.wait({watching}, timeout=STOP_S)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-        for task in (*tasks, watching):
-            if task.done() and not task.cancelled():
-                task.result()
+        if not watching.cancelled():
+            watching.result()
 
     async def _watch(self, stop: asyncio.Event) -> None:
         environment = self._environment

@@ -140,6 +140,7 @@ class Virtual:
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
     notify: Callable[[pb.RebalanceNotice], None] = lambda notice: None
     member_removed: Callable[[str, str], None] = lambda group_id, member_id: None
+    slot_changed: Callable[[int], None] = lambda number: None
     reports: list[str] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
     # Set forward or back while the loop's clock goes on.
@@ -166,6 +167,7 @@ class Virtual:
             observers=self.observers,
             stalls=self.stalls,
             member_removed=self.member_removed,
+            slot_changed=self.slot_changed,
             quotas=self.quotas,
         )
         self.service = Service(environment, "virtual:7070")

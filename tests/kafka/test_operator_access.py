@@ -11,9 +11,10 @@ from confluent_kafka import Consumer, Producer
 
 from rota_operator.cluster import kafka_watch
 from rota_operator.cluster.channels import Channels
-from rota_operator.cluster.groups import GroupCallbacks, GroupWatches, Watched
+from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.kafka_access import LIST, read_credentials
 from rota_operator.cluster.queues import Key
+from rota_operator.cluster.watched import Watched
 from rota_operator.engines.port import Unavailable
 from rota_operator.overview.assignment import Partition
 from rota_operator.spec.validation import parse_spec

@@ -65,6 +65,7 @@ async def serve(options: argparse.Namespace) -> None:
         new_uuid=lambda: str(uuid.uuid4()),
         notify=sessions.notify,
         group_changed=watchers.changed,
+        slot_changed=watchers.slot_changed,
         report=event_log.warning,
         report_exception=event_log.exception,
         may_serve=lease.runs if shared else lambda: True,
@@ -84,8 +85,7 @@ async def serve(options: argparse.Namespace) -> None:
     server = make_server(access_control := security.access_control(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
-    if not options.advertise:
-        service.address = f"{host}:{port}"
+    service.address = options.advertise or f"{host}:{port}"
     stopped = stop_signals()
     if failpoints.names:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, failpoints.arm)

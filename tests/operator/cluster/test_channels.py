@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-import grpc.aio
 import pytest
 
 from rota_operator.cluster.channels import Channels
+from rota_operator.engines.coordinators import OnlyCoordinator
 from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups, watch_group
 from rota_operator.overview.description import Description
@@ -35,7 +35,7 @@ def test_calls_have_the_token_that_the_file_has_now(tmp_path: Path, has_tls: boo
     async def body(address: str) -> None:
         pem = None if authority is None else authority.certificate.read_bytes()
         channels = Channels(lambda: pem, insecure=not has_tls, token_file=token_file)
-        groups = RotaGroups(channels.get(address))
+        groups = RotaGroups(OnlyCoordinator(channels.get(address)))
         with pytest.raises(Unavailable, match="the call has no token"):
             await groups.committed("shop.orders", ())
         for token in ("first-token\n", "second-token"):
@@ -58,7 +58,7 @@ def problem_at(
     async def body() -> CoordinatorProblem:
         problems: asyncio.Queue[CoordinatorProblem] = asyncio.Queue()
         channels = Channels(lambda: pem, insecure=not pem, token_file=token_file)
-        channel = channels.get(coordinator.replace("127.0.0.1", name))
+        channel = OnlyCoordinator(channels.get(coordinator.replace("127.0.0.1", name)))
         watching = asyncio.create_task(
             watch_group(
                 channel, "shop.orders", lambda _: None, lambda _, problem: problems.put_nowait(problem)
@@ -126,7 +126,7 @@ def test_a_watch_goes_on_with_the_next_token(tmp_path: Path, monkeypatch: pytest
             described: asyncio.Queue[Description] = asyncio.Queue()
             unavailable: list[str] = []
             channels = Channels(lambda: None, insecure=True, token_file=token_file)
-            channel: grpc.aio.Channel = channels.get(address)
+            channel = OnlyCoordinator(channels.get(address))
             watching = asyncio.create_task(
                 watch_group(
                     channel,

@@ -11,8 +11,10 @@ import pytest
 
 import rota
 from rota_operator.cluster.channels import KEEPALIVE_MS, Channels
-from rota_operator.cluster.groups import GroupCallbacks, GroupWatches, Watched
+from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.queues import Key
+from rota_operator.cluster.watched import Watched
+from rota_operator.engines.coordinators import OnlyCoordinator
 from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups
 from rota_operator.overview.assignment import Partition
@@ -215,7 +217,9 @@ def test_initial_offsets_of_records_in_kafka_are_those_that_a_sidecar_listed_and
                 await groups.commit_initial_offsets(KEY)
             assert groups.is_new(KEY) is False
             channels = Channels(lambda: None, insecure=True)
-            committed = await RotaGroups(channels.get(coordinator.address)).committed("shop.orders", ())
+            committed = await RotaGroups(OnlyCoordinator(channels.get(coordinator.address))).committed(
+                "shop.orders", ()
+            )
             await channels.close()
             assert committed == {Partition("orders", 0): 5, Partition("orders", 1): 0}
 

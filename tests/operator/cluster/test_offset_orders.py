@@ -7,10 +7,11 @@ import grpc.aio
 import pytest
 
 from rota_operator.cluster.channels import Channels
-from rota_operator.cluster.groups import GroupCallbacks, GroupWatches, Watched
+from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.offset_orders import OffsetOrders
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import key_of
+from rota_operator.cluster.watched import Watched
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal, SidecarRef
 from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet

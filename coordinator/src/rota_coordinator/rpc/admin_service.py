@@ -20,7 +20,11 @@ from rota_coordinator.runtime.slot import SlotState
 from rota_coordinator.security.access_control import AccessControl, AuthorizedCaller
 from rota_proto.coordinator.v1 import admin_pb2 as pb
 from rota_proto.coordinator.v1 import admin_pb2_grpc as pb_grpc
-from rota_proto.coordinator.v1.coordinator_pb2 import COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED
+from rota_proto.coordinator.v1.coordinator_pb2 import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    GROUP_AUTHORIZATION_FAILED,
+    NOT_COORDINATOR,
+)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Reply = TypeVar("Reply", bound=Message)
@@ -29,6 +33,8 @@ SLOT_STATES = {
     SlotState.CATCH_UP: pb.SLOT_STATE_CATCH_UP,
     SlotState.READY: pb.SLOT_STATE_READY,
 }
+# Errors that no later change of the group takes back at this process.
+ENDS_WATCH = frozenset({GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR})
 
 
 class AdminService(pb_grpc.AdminServicer):
@@ -64,7 +70,7 @@ class AdminService(pb_grpc.AdminServicer):
             now_ms = int(time.time() * 1000)  # noqa: TID251  shown to users only
             reason = caller.opened_by(request.group_id)
             yield pb.WatchGroupResponse(group=group, reason=reason, timestamp_ms=now_ms)
-            if group.error_code == GROUP_AUTHORIZATION_FAILED:
+            if group.error_code in ENDS_WATCH:
                 return
 
     @override

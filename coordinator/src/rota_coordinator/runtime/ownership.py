@@ -192,7 +192,9 @@ class SharedOwnership(Ownership):
             self._lose(str(error))
             return POLL_MS / 1000
         except StoreError as error:
-            # The lease may still be valid; when it expires, the slots stop serving by themselves.
+            # The lease may still be valid. Once it has expired, watches end here; requests are refused without this.
+            for slot in self._slots:
+                slot.check_lease()
             self._reporter.failed("the slot table", error)
             return POLL_MS / 1000
         self._reporter.recovered("the slot table")

@@ -77,6 +77,8 @@ class SlotEnvironment:
     quotas: Quotas = field(default_factory=Quotas)
     # Called with group id and member id after a member was removed.
     member_removed: Callable[[str, str], None] = lambda group_id, member_id: None
+    # Called with a slot's number after this process has begun or ended to serve it.
+    slot_changed: Callable[[int], None] = lambda number: None
     # On loading, a log is compacted when it exceeds its snapshot twofold and by more than this many records.
     compact_above: int = 1_000
     # The same while the slot is served; higher, because requests wait for the snapshot.
@@ -133,6 +135,7 @@ class Slot:
         handed_over = HandoverSnapshot.FromString(handover)
         for group_id, effects in self.groups.loaded(self.environment.now_ms(), handed_over).items():
             self._perform(group_id, effects)
+        self.environment.slot_changed(self.number)
 
     async def _read(self, epoch: int) -> Groups:
         """Load the groups from the log, and compact it if most of its records are obsolete."""
@@ -200,6 +203,7 @@ class Slot:
         waiting, self._open = self._open, {}
         for open_call in waiting.values():
             self._settle(open_call, refused(open_call.request, error))
+        self.environment.slot_changed(self.number)
 
     def _charge(self, group_id: str) -> None:
         """Charge the group's creator for its present usage."""
@@ -242,7 +246,7 @@ class Slot:
         if self.environment.failpoints.held:
             return answer
         self.environment.stalls.settle()
-        self._check_lease()
+        self.check_lease()
         if self.state is not SlotState.READY:
             self._settle(Open(request, answer, loop.time()), refused(request, self._unready_error(request)))
             return answer
@@ -257,7 +261,7 @@ class Slot:
             self._holds(failpoints.SOME_JOINED)
         return answer
 
-    def _check_lease(self) -> None:
+    def check_lease(self) -> None:
         """Stop the slot once the lease of this process has expired: another process may own it."""
         if (self.state is not SlotState.DOWN or self._open) and not self.environment.may_serve():
             self.stop(pb.NOT_COORDINATOR)
@@ -355,7 +359,7 @@ class Slot:
 
     def _deliver(self, stop_count: int, effects: Effects) -> None:
         """Deliver the answers and notices of a decision, unless the slot was stopped since."""
-        self._check_lease()
+        self.check_lease()
         if stop_count == self._stop_count and not self._holds_before(effects):
             self._answer(effects.replies)
             if effects.superseded:
@@ -412,7 +416,7 @@ class Slot:
 
     def _wake(self, group_id: str) -> None:
         self.environment.stalls.settle()
-        self._check_lease()
+        self.check_lease()
         if self.state is not SlotState.READY or self.environment.failpoints.held:
             return
         pass_time = partial(self.groups.pass_time, group_id, self.environment.now_ms())

@@ -17,12 +17,13 @@ import grpc.aio
 from typing_extensions import override
 
 from rota_operator.cluster.channels import Channels
-from rota_operator.cluster.kafka_access import NO_ACCESS, KafkaAccess
+from rota_operator.cluster.coordinators import FollowedCoordinator
 from rota_operator.cluster.kafka_watch import KafkaCallbacks, KafkaWatch, SharedKafkaRecords, Subject
 from rota_operator.cluster.observe import GroupStates
 from rota_operator.cluster.perform import Coordinators
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.shared_records import SharedRecords
+from rota_operator.cluster.watched import Watched
 from rota_operator.engines.admin import commit_initial_offsets, delete_group
 from rota_operator.engines.port import Groups, Unavailable
 from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
@@ -37,8 +38,6 @@ from rota_operator.overview.problems import NO_ANSWER, CoordinatorProblem
 from rota_operator.overview.reported_group import MEMBER_STATES
 from rota_operator.overview.reports import REPORT_VALID_MS
 from rota_operator.overview.view import GroupView, ReplicaView, WorkloadView
-from rota_operator.plan.settings import ISOLATION
-from rota_operator.spec.model import ROTA, ConsumerGroupSpec
 from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1.fleet_pb2 import OrderAnswer, SidecarReport
 
@@ -52,48 +51,14 @@ COMMITTED_MEANWHILE = "the group has committed offsets meanwhile, so its initial
 LATEST = "latest"
 
 
-class Watched(NamedTuple):
-    """Parameters of the watches of a group; a change of one starts them anew."""
-
-    group_id: str
-    # HOST:PORT of Rota's coordinator; empty if the group is on Kafka.
-    coordinator: str
-    # The records are in the coordinator's embedded log, not in Kafka.
-    has_log: bool
-    topics: tuple[str, ...]
-    topic_pattern: str
-    initial_offset: str
-    read_committed: bool
-    # How the operator itself reads the group's Kafka cluster.
-    access: KafkaAccess = NO_ACCESS
-
-
-def watched_of(spec: ConsumerGroupSpec, group_id: str, access: KafkaAccess = NO_ACCESS) -> Watched:
-    """Return what the watches of a group depend on."""
-    coordinator = ""
-    if spec.speaks_rota:
-        coordinator = spec.bootstrap_servers[0].removeprefix(ROTA)
-    elif spec.coordination == "Rota":
-        coordinator = spec.coordinator_address.removeprefix(ROTA)
-    return Watched(
-        group_id=group_id,
-        coordinator=coordinator,
-        has_log=spec.speaks_rota,
-        topics=spec.topics,
-        topic_pattern=spec.topic_pattern,
-        initial_offset=spec.offsets.initial_offset,
-        read_committed=spec.config.get(ISOLATION) == "read_committed",
-        access=access,
-    )
-
-
 @dataclass(slots=True)
 class Watch:
     """The running watches of one ConsumerGroup."""
 
     watched: Watched
     overview: Overview
-    channel: grpc.aio.Channel | None
+    # None: the group is on Kafka.
+    coordinator: FollowedCoordinator | None
     # None: the operator polls the offsets itself.
     lookups: OffsetLookups | None
     # None: the operator cannot read the group's Kafka cluster.
@@ -172,12 +137,12 @@ class GroupWatches(GroupStates, Coordinators):
         if known is not None and known.watched == watched:
             return
         self.remove(key)
-        channel = self._channels.get(watched.coordinator) if watched.coordinator else None
+        coordinator = self._coordinator(watched) if watched.coordinator else None
         overview = Overview(watched.coordinator)
         engine = EngineAccess(describes=bool(watched.coordinator), has_offsets=watched.has_log)
         overview.add_group(watched.group_id, watched.group_id, f"{key.namespace}/{key.name}", engine)
         watch = self._watches[key] = Watch(
-            watched, overview, channel, None if watched.has_log else OffsetLookups()
+            watched, overview, coordinator, None if watched.has_log else OffsetLookups()
         )
         watch.kafka_problem = watched.access.problem
         self._start(key, watch)
@@ -187,9 +152,9 @@ class GroupWatches(GroupStates, Coordinators):
         self._channels.renew()
         self._records.clear()
         for key, watch in self._watches.items():
-            if watch.channel is not None:
+            if watch.coordinator is not None:
                 self._stop(watch)
-                watch.channel = self._channels.get(watch.watched.coordinator)
+                watch.coordinator.renew()
                 self._start(key, watch)
         self._close_released()
 
@@ -199,10 +164,15 @@ class GroupWatches(GroupStates, Coordinators):
         if watch is None:
             return
         self._stop(watch)
-        if watch.channel is not None and self._channels.release(watch.watched.coordinator):
+        if watch.coordinator is not None and watch.coordinator.release():
             for read_committed in (False, True):
                 self._records.pop((watch.watched.coordinator, read_committed), None)
             self._close_released()
+
+    def _coordinator(self, watched: Watched) -> FollowedCoordinator:
+        return FollowedCoordinator(
+            self._channels, watched.coordinator, watched.group_id, self._close_released
+        )
 
     def _start(self, key: Key, watch: Watch) -> None:
         if watch.watched.access.properties:
@@ -326,34 +296,34 @@ class GroupWatches(GroupStates, Coordinators):
         watch = self._watches.get(key)
         if watch is None:
             raise Unavailable(NOT_WATCHED)
-        if watch.channel is None:
+        if watch.coordinator is None:
             groups = kafka_of(watch).groups
             await groups.commit_initial_offsets(await self._listed_initial_offsets(groups, watch))
             return
         if watch.watched.has_log:
-            offsets = await self._initial_offsets(watch.channel, watch.watched)
+            offsets = await self._initial_offsets(watch.coordinator.bootstrap, watch.watched)
         else:
-            offsets = await self._listed_initial_offsets(RotaGroups(watch.channel), watch)
-        await commit_initial_offsets(watch.channel, watch.watched.group_id, offsets)
+            offsets = await self._listed_initial_offsets(RotaGroups(watch.coordinator), watch)
+        await commit_initial_offsets(watch.coordinator, watch.watched.group_id, offsets)
 
     @override
     async def delete_group(self, key: Key) -> None:
         watch = self._watches.get(key)
         if watch is None:
             raise Unavailable(NOT_WATCHED)
-        if watch.channel is None:
+        if watch.coordinator is None:
             await kafka_of(watch).groups.delete()
             return
-        await delete_group(watch.channel, watch.watched.group_id)
+        await delete_group(watch.coordinator, watch.watched.group_id)
 
     def _coroutines(self, key: Key, watch: Watch) -> Iterator[Coroutine[Any, Any, None]]:
-        channel, watched = watch.channel, watch.watched
+        coordinator, watched = watch.coordinator, watch.watched
         if watch.kafka is not None:
             yield watch.kafka.run()
-        if channel is None:
+        if coordinator is None:
             return
         yield watch_group(
-            channel,
+            coordinator,
             watched.group_id,
             partial(self._described, key, watch),
             partial(self._lost, key, watch),
@@ -363,8 +333,8 @@ class GroupWatches(GroupStates, Coordinators):
             offsets = OffsetWatch(
                 watched.group_id,
                 Subscription(watched.topics, watched.topic_pattern),
-                RotaGroups(channel),
-                self._shared_records(channel, watched),
+                RotaGroups(coordinator),
+                self._shared_records(coordinator.bootstrap, watched),
                 lambda: watch.overview.owned(watched.group_id),
             )
             yield repeat(
@@ -415,7 +385,7 @@ class GroupWatches(GroupStates, Coordinators):
             Subscription(watched.topics, watched.topic_pattern),
             watched.read_committed,
             watched.access,
-            None if watch.channel is None else RotaGroups(watch.channel),
+            None if watch.coordinator is None else RotaGroups(watch.coordinator),
         )
         callbacks = KafkaCallbacks(
             has_members=lambda: watch.reported_members(self._wall_ms()) > 0,
@@ -446,7 +416,7 @@ class GroupWatches(GroupStates, Coordinators):
         """Forget what brokers have described: they do not answer, or sidecars report again."""
         is_news = watch.kafka_problem != problem
         watch.kafka_problem = problem
-        if watch.channel is None:
+        if watch.coordinator is None:
             self._lost(key, watch, watch.watched.group_id, NO_ANSWER)
         if is_news:
             self._callbacks.on_view(key)

@@ -14,12 +14,13 @@ from typing import NamedTuple
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError, Conflict, Forbidden, Refused
 from rota_operator.cluster.event_recorder import NORMAL, WARNING, EventRecorder, Fact
-from rota_operator.cluster.groups import GroupWatches, watched_of
+from rota_operator.cluster.groups import GroupWatches
 from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.observe import Surroundings, observe
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.refused_pods import lacks_pods
+from rota_operator.cluster.watched import watched_of
 from rota_operator.engines.port import Unavailable
 from rota_operator.reconcile.actions import (
     Action,

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 
-import grpc.aio
-
+from rota_operator.engines.coordinators import CALL_S, GroupCoordinator, ask_coordinator
 from rota_operator.engines.port import Unavailable
-from rota_operator.engines.rota import CALL_S, await_answer
 from rota_operator.overview.assignment import Partition
 from rota_proto.coordinator.v1 import admin_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
@@ -19,7 +17,7 @@ from rota_proto.coordinator.v1.coordinator_pb2 import (
 
 
 async def commit_initial_offsets(
-    channel: grpc.aio.Channel, group_id: str, offsets: Mapping[Partition, int]
+    coordinator: GroupCoordinator, group_id: str, offsets: Mapping[Partition, int]
 ) -> None:
     """Commit offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
     by_topic: dict[str, list[PartitionOffset]] = {}
@@ -30,7 +28,11 @@ async def commit_initial_offsets(
         group_id=group_id,
         topics=[TopicOffsets(name=name, partitions=found) for name, found in by_topic.items()],
     )
-    answer = await await_answer(AdminStub(channel).AlterOffsets(request, timeout=CALL_S))
+    answer = await ask_coordinator(
+        coordinator,
+        lambda channel: AdminStub(channel).AlterOffsets(request, timeout=CALL_S),
+        lambda answer: answer.error_code,
+    )
     codes = [
         answer.error_code,
         *(each.error_code for topic in answer.topics for each in topic.partitions),
@@ -42,10 +44,14 @@ async def commit_initial_offsets(
             )
 
 
-async def delete_group(channel: grpc.aio.Channel, group_id: str) -> None:
+async def delete_group(coordinator: GroupCoordinator, group_id: str) -> None:
     """Delete a group with its offsets; no error if it does not exist. Raises Unavailable, also if it has members."""
     request = pb.DeleteGroupsRequest(group_ids=[group_id])
-    answer = await await_answer(AdminStub(channel).DeleteGroups(request, timeout=CALL_S))
+    answer = await ask_coordinator(
+        coordinator,
+        lambda channel: AdminStub(channel).DeleteGroups(request, timeout=CALL_S),
+        lambda answer: answer.groups[0].error_code,
+    )
     for each in answer.groups:
         if each.error_code not in (NONE, GROUP_ID_NOT_FOUND):
             raise Unavailable(f"cannot delete group {group_id} ({ErrorCode.Name(each.error_code)})")

@@ -1,15 +1,16 @@
-"""Engine adapter for Rota's coordinator and embedded log, over one gRPC channel."""
+"""Engine adapter for Rota's coordinators and embedded log."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
 from typing_extensions import override
 
+from rota_operator.engines.coordinators import CALL_S, GroupCoordinator, ask_coordinator, await_answer
 from rota_operator.engines.port import Groups, Range, Records, Unavailable
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description, description_of
@@ -28,26 +29,43 @@ from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 
 END, START = -1, -2
-CALL_S = 2.0
 # Pause before a watch of a group is reopened; the coordinator is on this machine.
 RETRY_WATCH_S = 0.2
+# A group that moves between coordinators keeps its description for this long, while its new coordinator is being found; other
+# views expire after as long.
+MOVE_S_MAX = 5.0
+FIND_INTERVAL_S = 0.1
 # Partitions in one request, and bytes in one fetch response: each partition returns at least one batch while
 # there is room.
 PARTITIONS_MAX = 1_000
 FETCH_BYTES_MAX = 1 << 20
-Answer = TypeVar("Answer")
+
+
+class WatchEnd(NamedTuple):
+    """End of a stream of descriptions."""
+
+    problem: CoordinatorProblem = NO_ANSWER
+    was_described: bool = False
+    # Another coordinator owns the group.
+    is_moved: bool = False
+    # Its token has expired; the next call has the next one.
+    is_expired: bool = False
 
 
 class RotaGroups(Groups):
     """Committed offsets of groups on Rota's coordinator."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._stub = CoordinatorStub(channel)
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
 
     @override
     async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         request = pb.FetchOffsetsRequest(group_id=group_id, all=True)
-        answer = await await_answer(self._stub.FetchOffsets(request, timeout=CALL_S))
+        answer = await ask_coordinator(
+            self._coordinator,
+            lambda channel: CoordinatorStub(channel).FetchOffsets(request, timeout=CALL_S),
+            lambda answer: answer.error_code,
+        )
         _raise_on_error(answer.error_code, f"group {group_id}")
         return {
             Partition(topic.name, each.index): each.offset
@@ -58,7 +76,7 @@ class RotaGroups(Groups):
 
 
 async def watch_group(
-    channel: grpc.aio.Channel,
+    coordinator: GroupCoordinator,
     group_id: str,
     on_description: Callable[[Description], None],
     on_unavailable: Callable[[str, CoordinatorProblem], None],
@@ -68,23 +86,69 @@ async def watch_group(
     Stream the descriptions of one group from its coordinator until cancelled, and reconnect whenever the stream ends.
 
     `on_unavailable` is called with the group id and the reason after each end: what was described before may be outdated. The next
-    stream is opened `retry_s` seconds later; at once, and without that call, after the token of the last one has expired.
+    stream is opened `retry_s` seconds later. It is not called after the token of the last stream has expired, nor while the group's
+    coordinator is found within MOVE_S_MAX, because another one than that of the last stream owns it.
     """
+    clock = asyncio.get_running_loop().time
+    # When the last description ended, at first now, and whether the group is being looked for since.
+    described_s, is_moving = clock(), False
     while True:
-        was_admitted, problem = False, NO_ANSWER
-        try:
-            async for response in AdminStub(channel).WatchGroup(WatchGroupRequest(group_id=group_id)):
-                was_admitted = True
-                if response.group.error_code == pb.NONE:
-                    on_description(description_of(response))
-                else:
-                    problem = problem_of_response(response.group.error_code)
-        except grpc.aio.AioRpcError as error:
-            if was_admitted and error.code() is grpc.StatusCode.UNAUTHENTICATED:
-                continue
-            problem = problem_of_call(error.code().name, error.details() or "")
-        on_unavailable(group_id, problem)
+        end = await _watch_once(coordinator, group_id, on_description)
+        if end.is_expired:
+            continue
+        if end.was_described:
+            described_s, is_moving = clock(), False
+        if end.is_moved:
+            is_moving = True
+            await _find_again(coordinator)
+        else:
+            coordinator.forget()
+        # The first answer may still name the former coordinator, which is away by then.
+        if is_moving and clock() - described_s < MOVE_S_MAX:
+            await asyncio.sleep(FIND_INTERVAL_S)
+            continue
+        is_moving = False
+        on_unavailable(group_id, end.problem)
         await asyncio.sleep(retry_s)
+
+
+async def _watch_once(
+    coordinator: GroupCoordinator, group_id: str, on_description: Callable[[Description], None]
+) -> WatchEnd:
+    """Stream descriptions until the stream ends, and return why."""
+    was_admitted = was_described = False
+    code, problem = pb.NONE, NO_ANSWER
+    try:
+        request = WatchGroupRequest(group_id=group_id)
+        async for response in AdminStub(coordinator.channel).WatchGroup(request):
+            was_admitted, code = True, response.group.error_code
+            if code == pb.NONE:
+                was_described = True
+                on_description(description_of(response))
+            elif code == pb.NOT_COORDINATOR:
+                # An older coordinator leaves the stream open.
+                break
+            else:
+                problem = problem_of_response(code)
+    except grpc.aio.AioRpcError as error:
+        if was_admitted and error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            return WatchEnd(is_expired=True)
+        return WatchEnd(problem_of_call(error.code().name, error.details() or ""), was_described)
+    except asyncio.CancelledError:
+        # gRPC cancels the streams of a channel that is closed, because another call has found the group elsewhere.
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return WatchEnd(was_described=was_described, is_moved=True)
+    return WatchEnd(problem, was_described, is_moved=code == pb.NOT_COORDINATOR)
+
+
+async def _find_again(coordinator: GroupCoordinator) -> None:
+    try:
+        await coordinator.find()
+    except Unavailable:
+        # Moving, or the configured server does not answer: the next stream says so.
+        coordinator.forget()
 
 
 class RotaRecords(Records):
@@ -201,14 +265,6 @@ def batched(partitions: Collection[Partition]) -> Iterator[Sequence[Partition]]:
     everything = iter(partitions)
     while some := list(islice(everything, PARTITIONS_MAX)):
         yield some
-
-
-async def await_answer(call: Awaitable[Answer]) -> Answer:
-    """Await an RPC. Raises Unavailable."""
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        raise Unavailable(f"request to Rota failed ({error.details() or error.code().name})") from None
 
 
 def _raise_on_error(code: pb.ErrorCode.ValueType, about: str) -> None:

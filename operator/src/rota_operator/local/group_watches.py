@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
+from rota_operator.engines.coordinators import OnlyCoordinator
 from rota_operator.engines.port import Groups, Records
 from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
 from rota_operator.engines.watch import OffsetWatch, Subscription, repeat
@@ -62,9 +63,10 @@ class GroupWatches:
         dashboard, group_id = self._dashboard, group.group_id
         groups: Groups
         if is_coordinated_locally(group, self._paths):
-            groups = RotaGroups(self._channel)
+            coordinator = OnlyCoordinator(self._channel)
+            groups = RotaGroups(coordinator)
             yield watch_group(
-                self._channel,
+                coordinator,
                 group_id,
                 dashboard.update_description,
                 # The runner reports a coordinator that restarts itself.

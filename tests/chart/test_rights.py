@@ -1,12 +1,12 @@
 """Rights of the chart's service accounts equal a list, no user's Secrets among them, and Roles are enough for some namespaces."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.chart.granted import rights
 from tests.chart.rendered import OPEN, VARIANTS, of, of_kind
 from tests.support import helm
 from tests.support.cluster.rota_manifests import OWN_RULES, RULES
@@ -15,38 +15,6 @@ from tests.support.helm import Object
 pytestmark = pytest.mark.process
 
 WANTED: Object = yaml.safe_load(Path(__file__).with_name("rights.yaml").read_text())
-# Service account, where, what -> verbs.
-Rights = dict[str, dict[str, dict[str, set[str]]]]
-CLUSTER = "all"
-
-
-def rights(objects: Sequence[Object]) -> Rights:
-    """Return what each service account may do."""
-    found: Rights = defaultdict(lambda: defaultdict(lambda: defaultdict(set)))
-    roles = {
-        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each["rules"]
-        for each in of_kind(objects, "Role", "ClusterRole")
-    }
-    for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
-        where = binding["metadata"].get("namespace", "")
-        role = binding["roleRef"]
-        rules = roles[role["kind"], "" if role["kind"] == "ClusterRole" else where, role["name"]]
-        for subject in binding["subjects"]:
-            for rule in rules:
-                for what in objects_of(rule):
-                    found[subject["name"]][where or CLUSTER][what] |= set(rule["verbs"])
-    return found
-
-
-def objects_of(rule: Object) -> list[str]:
-    """Return what a rule is about, each as GROUP/RESOURCE or GROUP/RESOURCE=NAME."""
-    names = [f"={name}" for name in rule.get("resourceNames", ())] or [""]
-    return [
-        f"{group}/{resource}{name}"
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for name in names
-    ]
 
 
 @pytest.mark.parametrize(

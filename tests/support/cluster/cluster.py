@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import cache, workdir
-from tests.support.cluster import addresses, cgroups
+from tests.support.cluster import addresses, audit, cgroups
 from tests.support.cluster.control_plane import ControlPlane, roles
 from tests.support.cluster.forward import forward
 from tests.support.cluster.images import Image
@@ -83,6 +83,10 @@ class Cluster:
         self.kubectl(
             "wait", resource, f"--for={condition}", f"--namespace={namespace}", f"--timeout={within_s}s"
         )
+
+    def requests(self, namespace: str) -> Iterator[audit.Request]:
+        """Requests of a namespace's service accounts to the API server, from the first one on."""
+        return audit.requests(self._control_plane.machine.folder, namespace)
 
     def load_image(self, image: Image) -> None:
         """Make the image known to every node, also to one that is started later. Pods name it `image.name`."""

@@ -10,6 +10,7 @@ import ssl
 import urllib.request
 from pathlib import Path
 
+from tests.support.cluster import audit
 from tests.support.cluster.addresses import API_PORT, CONTROL_PLANE, DOMAIN, NODES, SERVICES
 from tests.support.cluster.machine import Machine
 from tests.support.cluster.pki import API_TO_KUBELET, Pki
@@ -95,6 +96,7 @@ class ControlPlane:
             "--enable-aggregator-routing",  # this machine has no kube-proxy: dial pods, not Services
             "--default-not-ready-toleration-seconds", str(PODS_LEAVE_AFTER_S),
             "--default-unreachable-toleration-seconds", str(PODS_LEAVE_AFTER_S),
+            *audit.flags(self.machine.folder),
         ]  # fmt: skip
 
     def _controller_manager(self) -> list[str | Path]:

@@ -11,8 +11,7 @@
 - {apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [list]}
 {{- end -}}
 
-{{/* Which kinds and namespaces there are; only where all namespaces are watched. */}}
+{{/* Which kinds there are; only where all namespaces are watched. */}}
 {{- define "rota.rules.discovery" -}}
 - {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [list, watch]}
-- {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}
 {{- end -}}

@@ -31,9 +31,8 @@ RULES = (
     ("policy", ("poddisruptionbudgets",), ("get", "list", "watch", "create", "patch", "delete")),
     ("autoscaling", ("horizontalpodautoscalers",), ("list",)),
     ("authentication.k8s.io", ("tokenreviews",), ("create",)),
-    # kopf watches which kinds and namespaces there are.
+    # kopf watches which kinds there are.
     ("apiextensions.k8s.io", ("customresourcedefinitions",), ("list", "watch")),
-    ("", ("namespaces",), ("list", "watch")),
 )
 # In the operator's own namespace.
 OWN_RULES = (("coordination.k8s.io", ("leases",), ("get", "create", "update")),)

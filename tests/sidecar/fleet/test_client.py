@@ -1,10 +1,15 @@
-"""Each report is sent on the newest stream: none is made for a stream that has ended."""
+"""Each report is sent on the newest stream, and a stream that was lost is opened again soon."""
 
 import asyncio
+from contextlib import suppress
+
+from typing_extensions import override
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
+from rota_sidecar.engines.port import Unreachable
 from rota_sidecar.engines.rota.connection import Credentials
-from rota_sidecar.fleet.client import FleetCallbacks, FleetClient
+from rota_sidecar.fleet.client import BACKOFF_S, BACKOFF_S_MAX, FleetCallbacks, FleetClient
+from tests.coordinator.virtual import play
 from tests.sidecar.fleet.headquarters import Headquarters, serving
 
 WITHIN_S = 15
@@ -40,3 +45,35 @@ def test_a_stream_that_has_ended_takes_no_report_from_the_next_one() -> None:
             await asyncio.wait({running})
 
     asyncio.run(run())
+
+
+class Streams(FleetClient):
+    """A client whose streams last as long as the test says, and then fail."""
+
+    def __init__(self, *seconds: float) -> None:
+        callbacks = FleetCallbacks(pb.SidecarReport, lambda _: None, lambda: None)
+        super().__init__("127.0.0.1:1", Credentials(), callbacks, lambda: 0.5, lambda _: None)
+        self.pauses: list[float] = []
+        self._seconds = list(seconds)
+        self._ended_s: float | None = None
+
+    @override
+    async def _converse(self) -> None:
+        clock = asyncio.get_running_loop().time
+        if self._ended_s is not None:
+            self.pauses.append(clock() - self._ended_s)
+        await asyncio.sleep(self._seconds.pop(0))
+        self._ended_s = clock()
+        raise Unreachable("the operator is stopping")
+
+
+def test_after_a_stream_that_lasted_it_reconnects_at_once_and_else_ever_later() -> None:
+    async def run() -> None:
+        client = Streams(0, 0, 0, 0, 0, 3600, 0, 0)
+        with suppress(IndexError):
+            await client.run()
+        assert [round(each, 3) for each in client.pauses] == [
+            2 * BACKOFF_S, 4 * BACKOFF_S, 8 * BACKOFF_S, BACKOFF_S_MAX, BACKOFF_S_MAX, BACKOFF_S, 2 * BACKOFF_S, 4 * BACKOFF_S,
+        ]  # fmt: skip
+
+    play(run)

@@ -60,23 +60,26 @@ class FleetClient:
 
     async def run(self) -> None:
         """Keep the stream open; never returns."""
-        backoff_s = BACKOFF_S
+        backoff_s, clock = BACKOFF_S, asyncio.get_running_loop().time
         while True:
+            began_s = clock()
             try:
-                was_connected = await self._converse()
+                await self._converse()
                 failure: Failure = Unreachable(
                     f"{self._client.address} closed the Fleet stream: reconnecting"
                 )
             except (Unreachable, Refused) as found:
-                was_connected, failure = False, found
+                failure = found
             if str(failure) != self._said:
                 self._said = str(failure)
                 self._report_problem(f"Fleet is unavailable, the sidecar continues without it: {failure}")
-            backoff_s = BACKOFF_S if was_connected else min(backoff_s * 2, BACKOFF_S_MAX)
+            # An attempt that took longer than any backoff was a stream, or a silent address: no server is hurried.
+            was_long = clock() - began_s > BACKOFF_S_MAX
+            backoff_s = BACKOFF_S if was_long else min(backoff_s * 2, BACKOFF_S_MAX)
             await wait_until_set(asyncio.Event(), backoff_s * (0.5 + self._chance()))
 
-    async def _converse(self) -> bool:
-        """Run one stream until the server closes it; return True. Raises Unreachable, Refused."""
+    async def _converse(self) -> None:
+        """Run one stream until the server closes it. Raises Unreachable, Refused."""
         asking = self._client
         metadata = metadata_of(asking.credentials)
         channel = open_channel(asking.address, asking.credentials)
@@ -87,7 +90,6 @@ class FleetClient:
             async for order in stream:
                 self._said = ""
                 self._callbacks.execute(order)
-            return True
         except asyncio.CancelledError:
             # gRPC raises CancelledError for calls that it cancels itself; this task is not cancelled then.
             task = asyncio.current_task()

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.chart.rendered import VALUES
 from tests.cluster.released import tag_flags
 from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
@@ -85,8 +86,10 @@ class Installed(NamedTuple):
 
 
 def values(images: dict[str, Image], shop: str = SHOP) -> list[str]:
-    """Flags with the images of this state of the sources, for a namespace with groups. The cluster has no volumes."""
+    """Flags with the images of this state of the sources, for a namespace in place of the examples'. The cluster has no volumes."""
+    grants = [{**each, "namespace": shop} for each in VALUES["coordinator"]["grants"]]
     return [
+        f"--set-json=coordinator.grants={json.dumps(grants)}",
         "--set=coordinator.store.sqlite.persistent=false",
         f"--set=watchNamespaces={{{shop}}}",
         *tag_flags(images),

@@ -40,7 +40,7 @@ DENIED = (
 )
 TOKENS_FILE = """\
 system:serviceaccount:rota:operator  service-account  admin:* consume:*
-system:serviceaccount:shop:granted   service-account  legacy read:bank.g topics:legacy produce:shop.g
+system:serviceaccount:shop:granted   service-account  legacy read:bank.g topics:legacy produce:bank.g
 system:serviceaccounts:bank          service-account  consume:legacy transactional:legacy
 robot                                plain:robot-token-canary  admin:shop.*
 """
@@ -162,14 +162,14 @@ class Rights(NamedTuple):
 
 # Everything that the identities may do; all else is denied.
 RIGHTS: Mapping[str, Mapping[str, Rights]] = {
-    "system:serviceaccount:shop:default": {"shop.g": Rights(Action.MEMBER, transact=True)},
+    "system:serviceaccount:shop:default": {"shop.g": Rights(Action.MEMBER, TopicAction.ADMIN, transact=True)},
     "system:serviceaccount:shop:granted": {
-        "shop.g": Rights(Action.MEMBER, TopicAction.PRODUCE, transact=True),
-        "bank.g": Rights(Action.READ),
+        "shop.g": Rights(Action.MEMBER, TopicAction.ADMIN, transact=True),
+        "bank.g": Rights(Action.READ, TopicAction.PRODUCE),
         "legacy": Rights(Action.MEMBER, TopicAction.ADMIN),
     },
     "system:serviceaccount:bank:default": {
-        "bank.g": Rights(Action.MEMBER, transact=True),
+        "bank.g": Rights(Action.MEMBER, TopicAction.ADMIN, transact=True),
         "legacy": Rights(None, TopicAction.CONSUME, transact=True),
     },
     "system:serviceaccount:rota:operator": {

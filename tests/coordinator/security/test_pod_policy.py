@@ -1,4 +1,4 @@
-"""A namespace owns its groups and transactional ids; all else is granted to service accounts in the tokens file."""
+"""A namespace owns its groups, topics and transactional ids; all else is granted to service accounts in the tokens file."""
 
 import asyncio
 import itertools
@@ -83,12 +83,18 @@ CONSUME, PRODUCE = (TopicAction.CONSUME,), (TopicAction.CONSUME, TopicAction.PRO
         (TELLER, "orders", ()),
         (TELLER, "public-1", CONSUME),
         (OTHER, "public-1", CONSUME),
-        (OTHER, "shop.orders", ()),
+        (OTHER, "shop.orders", tuple(TopicAction)),
+        (OTHER, "shop", ()),
+        (OTHER, "shopping.orders", ()),
+        (TELLER, "shop.orders", ()),
         (OPERATOR, "orders", CONSUME),
+        (OPERATOR, "shop.orders", CONSUME),
         (Principal("robot"), "orders", ()),
     ],
 )
-def test_topics_are_granted(principal: Principal, topic: str, allowed: Sequence[TopicAction]) -> None:
+def test_a_namespace_owns_its_topics_and_others_are_granted(
+    principal: Principal, topic: str, allowed: Sequence[TopicAction]
+) -> None:
     assert tuple(each for each in TopicAction if POLICY.may_topic(principal, each, topic)) == allowed
 
 
@@ -99,10 +105,11 @@ def test_a_namespace_owns_its_transactional_ids() -> None:
     assert not POLICY.may_transact(Principal("robot"), "robot.x")
 
 
-def test_without_a_tokens_file_a_pod_has_the_groups_of_its_namespace_only() -> None:
+def test_without_a_tokens_file_a_pod_has_the_groups_and_topics_of_its_namespace_only() -> None:
     policy = PodPolicy(lambda _name: None, lambda _name: None)
     assert policy.may(OTHER, Action.MEMBER, "shop.orders")
     assert not policy.may(OPERATOR, Action.READ, "shop.orders")
+    assert policy.may_topic(OTHER, TopicAction.ADMIN, "shop.orders")
     assert not policy.may_topic(OTHER, TopicAction.CONSUME, "orders")
 
 

@@ -1,7 +1,7 @@
 """
 Authorization of principals for groups, topics and transactional ids. Called by `access_control` for every request.
 
-`GrantPolicy` knows the grants of the tokens file only; with `PodPolicy` namespaces own groups too.
+`GrantPolicy` knows the grants of the tokens file only; with `PodPolicy` namespaces own groups, topics and transactional ids too.
 """
 
 import enum
@@ -108,8 +108,9 @@ class GrantPolicy(GroupPolicy):
 
 class PodPolicy(GroupPolicy):
     """
-    Allows a pod to be a member of the groups of its namespace, named `<namespace>.*`, and to use the transactional ids of that form;
-    else what the tokens file grants to its service account, to those of its namespace, or to all. Other principals: as `GrantPolicy`.
+    Allows a pod to be a member of the groups of its namespace, named `<namespace>.*`, and to use the topics and transactional ids of
+    that form; else what the tokens file grants to its service account, to those of its namespace, or to all. Other principals: as
+    `GrantPolicy`.
     """
 
     def __init__(
@@ -132,7 +133,8 @@ class PodPolicy(GroupPolicy):
     def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
         if principal.pod is None:
             return self._others.may_topic(principal, action, topic)
-        return any(topic in grants.topics[action] for grants in self._grants(principal))
+        owns = topic.startswith(_own_prefix(principal.pod.namespace))
+        return owns or any(topic in grants.topics[action] for grants in self._grants(principal))
 
     @override
     def may_transact(self, principal: Principal, transactional_id: str) -> bool:

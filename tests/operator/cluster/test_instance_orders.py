@@ -57,6 +57,7 @@ class World(Fleet):
         if sidecar.pod in self.deaf:
             return pb.OrderAnswer(error="no answer")
         if order.WhichOneof("order") == "drain":
+            assert order.drain.within_ms, "the pod's clock may be off"
             self.drained.append(sidecar.pod)
             self.expires_ms = order.drain.expires_ms
         else:

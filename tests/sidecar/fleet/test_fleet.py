@@ -20,6 +20,8 @@ from tests.support.coordinator import Coordinator
 from tests.support.records import committed, fill
 from tests.support.sidecar import Deliverer, Sidecar, delivering
 
+# As long as a test may take.
+CLOCK_MS = 180_000
 pytestmark = pytest.mark.process
 
 
@@ -247,6 +249,11 @@ def test_an_order_to_drain_is_forgotten_when_it_expires(
         assert fleet.last.member.problems[0].startswith(
             "drained: Fleet ordered a drain; the member resumes in "
         )
+        assert abs(fleet.last.sent_ms - now_ms) < CLOCK_MS
+        # The operator's clock is three minutes behind that of the sidecar.
+        late = pb.Drain(expires_ms=now_ms - 180_000, within_ms=600_000)
+        assert (await fleet.order(3, drain=late)).error == ""
+        assert "Fleet ordered a drain" in await asyncio.to_thread(lambda: sidecar.unready_because)
         assert (await fleet.order(2, drain=pb.Drain(expires_ms=now_ms))).error == ""
         await asyncio.to_thread(sidecar.wait_until, lambda: sidecar.has_said("undrained"))
         fill(coordinator.address, topic, 1, 5)

@@ -220,7 +220,8 @@ class InstanceOrders:
         The order is not renewed once it is answered, so it lasts as long as the pod may: a sidecar that gets its SIGTERM later would
         keep its place in the group.
         """
-        order = pb.SidecarOrder(drain=pb.Drain(expires_ms=self._clocks.wall_ms() + termination_ms))
+        expires_ms = self._clocks.wall_ms() + termination_ms
+        order = pb.SidecarOrder(drain=pb.Drain(expires_ms=expires_ms, within_ms=termination_ms))
         answer = await self._order(key, principal, order)
         if answer.order_id:
             self._drained.add((key, holder_of(principal)))

@@ -23,6 +23,7 @@ from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.rejection_limit import RejectionLimit
 from rota_operator.cluster.settings_orders import SettingsOrders, key_of
+from rota_operator.cluster.sidecar_clocks import correct_times
 from rota_operator.cluster.token_review import PodGroup, SidecarAuthenticator, SidecarPorts
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal
@@ -116,6 +117,7 @@ class ClusterFleet(Sidecars):
         return None if claim is None else PodGroup(f"{key.namespace}/{key.name}", claim.group_id)
 
     def _on_report(self, principal: Principal, report: SidecarReport) -> None:
+        correct_times(report, self._environment.clocks.wall_ms())
         self.settings.reported(principal, report.settings_hash)
         self._instances.reported(principal, report.member)
         self._environment.groups.add_report(key_of(principal), report)

@@ -125,7 +125,7 @@ class OrderExecutor:
             case "resume":
                 self._reconfiguring.suspend(suspended=False)
             case "drain":
-                await self._drain(order.drain.expires_ms)
+                await self._drain(order.drain)
             case "reset_offsets":
                 answer.offsets.extend(await self._reset(order.reset_offsets))
             case "instance":
@@ -140,8 +140,9 @@ class OrderExecutor:
         if wrong:
             raise OrderError(wrong)
 
-    async def _drain(self, expires_ms: int) -> None:
-        left = await self._draining.expire_in(Source.FLEET, expires_ms - self._wall_ms())
+    async def _drain(self, drain: pb.Drain) -> None:
+        within_ms = drain.within_ms or drain.expires_ms - self._wall_ms()
+        left = await self._draining.expire_in(Source.FLEET, within_ms)
         if left:
             raise OrderError(f"{left} records are still in flight")
 

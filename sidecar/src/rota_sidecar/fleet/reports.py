@@ -46,12 +46,14 @@ class ReportBuilder:
         members: MemberLifecycle,
         counters: Counters,
         health: Health,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._reporter = reporter
         self._driver = driver
         self._members = members
         self._counters = counters
         self._health = health
+        self._wall_ms = wall_ms
 
     def made(
         self, statuses: Iterable[tuple[Partition, PartitionStatus]], answers: Sequence[pb.OrderAnswer]
@@ -66,6 +68,7 @@ class ReportBuilder:
             version=self._reporter.version,
             cluster_id=self._health.cluster_id(),
             settings_hash=self._reporter.settings_hash,
+            sent_ms=self._wall_ms(),
         )
 
     def _member(self) -> pb.MemberReport:

@@ -120,7 +120,7 @@ class Sidecar:
         health = Health(
             self._problems, lambda: self._draining.status, self._readiness_problem, self._known_cluster_id
         )
-        reports = ReportBuilder(reporter, driver, members, self._counters, health)
+        reports = ReportBuilder(reporter, driver, members, self._counters, health, wiring.wall_ms)
         callbacks = FleetCallbacks(
             lambda: reports.made(self._statuses(), orders.answers()), orders.execute, orders.requeue_answers
         )

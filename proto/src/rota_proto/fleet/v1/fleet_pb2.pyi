@@ -96,6 +96,7 @@ class SidecarReport(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     SETTINGS_HASH_FIELD_NUMBER: _builtins.int
+    SENT_MS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     sidecar: _builtins.str
     """The sidecar's --client-id, which is the name of the pod or replica."""
@@ -105,6 +106,8 @@ class SidecarReport(_message.Message):
     """Id of the Kafka cluster that stores the records; empty = unknown, and with rota:// addresses."""
     settings_hash: _builtins.str
     """Its --settings-hash, as given."""
+    sent_ms: _builtins.int
+    """Unix time of this report, by the clock that the report's other times are of; 0 = a sidecar older than this field."""
     @_builtins.property
     def member(self) -> Global___MemberReport: ...
     @_builtins.property
@@ -122,10 +125,11 @@ class SidecarReport(_message.Message):
         version: _builtins.str = ...,
         cluster_id: _builtins.str = ...,
         settings_hash: _builtins.str = ...,
+        sent_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "cluster_id", b"cluster_id", "group_id", b"group_id", "member", b"member", "partitions", b"partitions", "settings_hash", b"settings_hash", "sidecar", b"sidecar", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "cluster_id", b"cluster_id", "group_id", b"group_id", "member", b"member", "partitions", b"partitions", "sent_ms", b"sent_ms", "settings_hash", b"settings_hash", "sidecar", b"sidecar", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -478,16 +482,22 @@ class Drain(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EXPIRES_MS_FIELD_NUMBER: _builtins.int
+    WITHIN_MS_FIELD_NUMBER: _builtins.int
     expires_ms: _builtins.int
-    """The drain ends at this time unless it is renewed, so that a failed operator does not drain a sidecar forever."""
+    """The drain ends at this time unless it is renewed, so that a failed operator does not drain a sidecar forever.
+    A sidecar counts by its own clock, which may be off: see `within_ms`.
+    """
+    within_ms: _builtins.int
+    """The same as a duration from the order's arrival; 0 = `expires_ms` applies."""
     def __init__(
         self,
         *,
         expires_ms: _builtins.int = ...,
+        within_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_ms", b"expires_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_ms", b"expires_ms", "within_ms", b"within_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

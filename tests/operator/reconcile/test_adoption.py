@@ -138,7 +138,7 @@ def test_the_sidecar_is_native_probed_by_name_and_restricted() -> None:
         "livenessProbe": {"path": "/livez", "port": "rota-http"},
         "readinessProbe": {"path": "/readyz", "port": "rota-http"},
     }
-    assert found["lifecycle"] == {"preStop": {"exec": {"command": ["python", "-m", "rota_sidecar", "drain"]}}}
+    assert found["lifecycle"]["preStop"]["exec"]["command"][-2:] == ["drain", "--for-ms=75000"]
     assert found["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

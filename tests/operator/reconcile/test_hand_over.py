@@ -13,9 +13,12 @@ from rota_operator.reconcile.group import group_of
 from rota_operator.reconcile.settings import settings_text
 from rota_operator.spec.conditions import Reason
 from rota_sidecar.config.loading import read_sources
+from rota_sidecar.process.drain_requests import FOR_MS_MAX, request_of
 from tests.operator.reconcile.worlds import ORDERS, World, resource, workload
 
 Json = Any
+# The kubelet's own constant, for a container that has no time left.
+KILLED_AFTER_S = 2
 TIMES: dict[str, tuple[Json, Json]] = {
     # By path: what the spec says with the longest time, and with one that is too long.
     "spec.sidecar.terminationDrainSeconds": (
@@ -93,6 +96,11 @@ def test_a_pod_always_has_the_time_of_its_drain_and_of_what_follows_it(
     has_s = world.pod().get("terminationGracePeriodSeconds", 30)
     assert has_s >= drain_s + AFTER_DRAIN_S
     assert has_s >= (grace_s or 0), "the owner's own time is never shortened"
+    [sidecar] = world.pod()["initContainers"]
+    [drain] = [each for each in sidecar["lifecycle"]["preStop"]["exec"]["command"] if "--for-ms=" in each]
+    request = request_of(drain.removeprefix("--").replace("-", "_"))
+    assert request.for_ms is not None
+    assert request.for_ms >= min((has_s + KILLED_AFTER_S) * 1000, FOR_MS_MAX), "it does not resume before"
 
 
 @pytest.mark.parametrize("drain_s", [1, 45, 300])

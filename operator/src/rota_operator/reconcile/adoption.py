@@ -84,7 +84,7 @@ def fields(wanted: SidecarSpec, target: Object, app: Container) -> Part:
                 "metadata": {"labels": labels, "annotations": {SETTINGS_ANNOTATION: settings_hash(spec)}},
                 "spec": {
                     "containers": [_app_container(wanted, target, app)],
-                    "initContainers": [container(wanted)],
+                    "initContainers": [container(wanted, _effective_grace_s(grace, target))],
                     "volumes": volumes(wanted),
                     **_pull_secrets(wanted),
                     **({} if grace.seconds is None else {"terminationGracePeriodSeconds": grace.seconds}),
@@ -106,6 +106,11 @@ def grace_period(wanted: SidecarSpec, target: Object) -> GracePeriod:
     if owner_s >= needed_s:
         return GracePeriod(None, None)
     return GracePeriod(needed_s, None if owner_s == DEFAULT_GRACE_S else owner_s)
+
+
+def _effective_grace_s(grace: GracePeriod, target: Object) -> int:
+    """Return the grace period that the pods have: Rota's, else the owner's."""
+    return owner_grace_s(target) if grace.seconds is None else grace.seconds
 
 
 def termination_s(spec: ConsumerGroupSpec) -> int:

@@ -34,6 +34,10 @@ USER = 65532
 # Labels that Kubernetes copies from a node to its pods, since that version.
 RACK_KEYS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 RACK_VERSION = (1, 35)
+# When the grace period is over, the kubelet gives a sidecar 2 s more.
+AFTER_GRACE_S = 15
+# The longest drain that a sidecar accepts.
+DRAIN_MS_MAX = 24 * 3_600_000
 STARTUP_PERIOD_S, STARTUP_FAILURES = 1, 120
 LIVENESS_PERIOD_S, READINESS_PERIOD_S, PROBE_TIMEOUT_S = 10, 5, 5
 
@@ -59,8 +63,8 @@ class SidecarSpec:
     version: tuple[int, int]
 
 
-def container(wanted: SidecarSpec) -> Part:
-    """Return the init container that stays: a native sidecar."""
+def container(wanted: SidecarSpec, grace_s: int) -> Part:
+    """Return the init container that stays, a native sidecar, of pods with this grace period."""
     sidecar = wanted.group.spec.sidecar
     return {
         "name": SIDECAR,
@@ -77,7 +81,7 @@ def container(wanted: SidecarSpec) -> Part:
         },
         "livenessProbe": {**_probe("/livez"), "periodSeconds": LIVENESS_PERIOD_S},
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": READINESS_PERIOD_S},
-        "lifecycle": {"preStop": {"exec": {"command": ["python", "-m", "rota_sidecar", "drain"]}}},
+        "lifecycle": {"preStop": {"exec": {"command": drain_command(grace_s)}}},
         "resources": {
             name: dict(sorted(amounts.items()))
             for name, amounts in (("limits", sidecar.resources.limits), ("requests", sidecar.resources.requests))
@@ -96,6 +100,17 @@ def container(wanted: SidecarSpec) -> Part:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": list(_mounts(wanted)),
     }  # fmt: skip
+
+
+def drain_command(grace_s: int) -> Sequence[str]:
+    """
+    Return the command with which a pod that terminates begins its drain.
+
+    The drain lasts beyond the pod: an application that is still there at the end of the grace period would else get records in
+    its last moments, which are then repeated.
+    """
+    for_ms = min((grace_s + AFTER_GRACE_S) * 1000, DRAIN_MS_MAX)
+    return ["python", "-m", "rota_sidecar", "drain", f"--for-ms={for_ms}"]
 
 
 def volumes(wanted: SidecarSpec) -> Sequence[Part]:

@@ -6,6 +6,8 @@ The second tag of an image stands for another version of it: Kubernetes compares
 
 import json
 import re
+import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.images import Image
 from tests.support.cluster.manifests import Manifest, restricted_namespace
-from tests.support.cluster.orders import ENRICHER, GROUP
+from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, PAUSE, with_topics
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.helm import CHART
 from tests.support.processes import ProcessFailed, wait_for
@@ -37,6 +39,16 @@ class Group(NamedTuple):
     # UIDs of the consumers' pods, and the restarts of all their containers.
     pods: frozenset[str]
     restarts: int
+
+
+class Audit(NamedTuple):
+    """Numbers of orders."""
+
+    produced: int
+    processed: int
+    unprocessed: int
+    # Prices beyond the first one of an order.
+    repeated: int
 
 
 class Release(NamedTuple):
@@ -134,10 +146,59 @@ class Release(NamedTuple):
             and all("initContainerStatuses" in each["status"] for each in pods)
         )
 
+    def lives(self) -> set[tuple[str, int]]:
+        """Lives of the coordinators that are ready: the pod's UID, and the restarts of its container."""
+        return {
+            (each["metadata"]["uid"], each["status"]["containerStatuses"][0]["restartCount"])
+            for each in self.cluster.get("pods", namespace=self.namespace)["items"]
+            if each["metadata"]["labels"].get("app.kubernetes.io/component") == "coordinator"
+            and "deletionTimestamp" not in each["metadata"]
+            and any(
+                (found["type"], found["status"]) == ("Ready", "True")
+                for found in each["status"]["conditions"]
+            )
+        }
+
+    def kill_coordinator(self, pod: str) -> None:
+        """Kill a coordinator's process; its container restarts."""
+        self.cluster.signal_container(signal.SIGKILL, pod, "coordinator", namespace=self.namespace)
+
+    def wait_replaced(self, before: set[tuple[str, int]], *, all_of_them: bool = True) -> None:
+        """Wait until as many coordinators are ready as before, and the former ones, or one of them, are gone."""
+
+        def replaced() -> bool:
+            now = self.lives()
+            return len(now) == len(before) and (not now & before if all_of_them else now != before)
+
+        wait_for("the coordinator is ready again", replaced, within_s=WITHIN_S, poll_s=0.2)
+
+    def run_in_application(self, program: str, *arguments: str) -> str:
+        """Run a program beside the example's application, with its files and credentials."""
+        text = with_topics(program, self.shop)
+        pod = f"deployment/{ENRICHER}"
+        return self.kubectl("exec", pod, "--container=app", "--", "python", "-c", text, *arguments).strip()
+
+    def audit(self) -> Audit:
+        """Count the orders in Rota's log, once each has its price."""
+        audited = self.run_in_application(AUDIT, f"rota://{self.coordinator}")
+        found = AUDITED.fullmatch(audited)
+        assert found is not None, audited
+        return Audit(*map(int, found.groups()))
+
+    def pause_s(self, since_ms: int) -> float:
+        """Return the longest time without an order that was priced, since a time and until after now."""
+        times = (str(since_ms), str(now_ms()))
+        return float(self.run_in_application(PAUSE, f"rota://{self.coordinator}", *times))
+
     def stop_producer(self) -> None:
         """Scale the example's producer to no pods, and wait until they are gone."""
         self.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=0")
         self.kubectl("wait", "pods", f"--selector=app={PRODUCER}", "--for=delete", f"--timeout={WITHIN_S}s")
+
+
+def now_ms() -> int:
+    """Time of this machine, which is that of all pods."""
+    return time.time_ns() // 1_000_000
 
 
 def tag_flags(images: Mapping[str, Image]) -> Iterator[str]:
@@ -147,7 +208,7 @@ def tag_flags(images: Mapping[str, Image]) -> Iterator[str]:
         yield f"--set={part}.image.repository={repository},{part}.image.tag={tag}"
 
 
-def small(manifests: list[Manifest]) -> list[Manifest]:
+def small(manifests: list[Manifest], session_s: int = SESSION_S) -> list[Manifest]:
     """The orders example with fewer members, none of which is lost on a busy machine, and fewer orders, which are counted in the end."""
     for manifest in manifests:
         if manifest["kind"] == "Deployment" and manifest["metadata"]["name"] == PRODUCER:
@@ -155,7 +216,7 @@ def small(manifests: list[Manifest]) -> list[Manifest]:
             container["env"] = [{"name": "ORDERS_A_SECOND", "value": "20"}]
         if manifest["kind"] == "ConsumerGroup":
             manifest["spec"]["replicas"] = REPLICAS
-            manifest["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
+            manifest["spec"]["membership"] = {"sessionTimeoutSeconds": session_s}
     return manifests
 
 

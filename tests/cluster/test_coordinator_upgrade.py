@@ -1,21 +1,25 @@
 """
-A release on a SQLite volume, upgraded, downgraded, removed and installed again while orders come in.
+A release on a SQLite volume, upgraded, downgraded, removed and installed again while orders come in; its coordinator's pod and node are lost.
 
-One group lives through all tests, in their order; the last one counts that each order was priced once.
+One group lives through all tests, in their order; before the last one, which restores a backup, each order was priced once.
 """
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.released import AUDITED, NEXT, RELEASE, WITHIN_S, Release, prepared, small, wait_gone
+from tests.cluster.released import NEXT, RELEASE, WITHIN_S, Audit, Release, now_ms, prepared, small, wait_gone
+from tests.coordinator.test_backup import commands
 from tests.support.cluster import Cluster
 from tests.support.cluster.addresses import NODES
 from tests.support.cluster.manifests import Manifest
-from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, orders
+from tests.support.cluster.orders import ENRICHER, GROUP, orders
+from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
+from tests.support.cluster.rota_manifests import SECURITY
 from tests.support.workdir import workdir
 
 # It may have to start the cluster, and to load four images.
@@ -23,11 +27,23 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 NAMESPACE = "upgraded"
 VOLUME = "upgraded-coordinator"
+COORDINATOR = f"{RELEASE}-coordinator"
+# Everything but the coordinator runs on the second node.
+FIRST, OTHER = (each.name for each in NODES)
+HOSTNAME = "kubernetes.io/hostname"
+# Members' sessions outlast the loss of a node.
+SESSION_S = 180
+# Of a node that has lost its power for good: its pods may run elsewhere.
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def on_nodes(*names: str) -> Manifest:
+    """A term of a node affinity."""
+    return {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(names)}]}
 
 
 def volume(folder: Path) -> Manifest:
-    """A volume in a folder of the first node, for the chart's claim: the cluster provisions none."""
-    node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODES[0].name]}
+    """A volume for the chart's claim, which both nodes reach: the cluster provisions none."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -35,33 +51,46 @@ def volume(folder: Path) -> Manifest:
         "spec": {
             "capacity": {"storage": "10Gi"},
             "accessModes": ["ReadWriteOnce"],
-            "claimRef": {"namespace": NAMESPACE, "name": f"{RELEASE}-coordinator"},
+            "claimRef": {"namespace": NAMESPACE, "name": COORDINATOR},
             "local": {"path": str(folder)},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [node]}]}},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [on_nodes(FIRST, OTHER)]}},
         },
     }
+
+
+def placement() -> Iterator[str]:
+    """Yield Helm's flags for the nodes of operator and coordinator; the latter may run elsewhere when its node is lost."""
+    yield f"--set-json=operator.nodeSelector={json.dumps({HOSTNAME: OTHER})}"
+    preferred = [{"weight": 100, "preference": on_nodes(FIRST)}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    yield f"--set-json=coordinator.affinity={json.dumps(affinity)}"
 
 
 @pytest.fixture(scope="module")
 def release(without_operator: Cluster) -> Iterator[Release]:
     """The release, and the example at its coordinator."""
     cluster = without_operator
-    with workdir("volume") as folder, prepared(cluster, NAMESPACE) as found:
+    with workdir("volume") as folder, prepared(cluster, NAMESPACE, *placement()) as found:
         cluster.apply(volume(folder))
         found.install()
-        example = json.dumps(orders(found.shop, found.images["cli"].name))
-        cluster.apply(
-            small(json.loads(example.replace(EXAMPLE_COORDINATOR, found.coordinator))), namespace=found.shop
-        )
+        text = json.dumps(orders(found.shop, found.images["cli"].name))
+        example = small(json.loads(text.replace(EXAMPLE_COORDINATOR, found.coordinator)), SESSION_S)
+        for manifest in example:
+            if manifest["kind"] == "Deployment":
+                manifest["spec"]["template"]["spec"]["nodeSelector"] = {HOSTNAME: OTHER}
+        cluster.apply(example, namespace=found.shop)
         # Pods from before the adoption may still be there.
         found.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={WITHIN_S}s")
         found.wait_shared()
         yield found
+        cluster.repair()
         cluster.kubectl("delete", "persistentvolume", VOLUME, "--wait=false")
 
 
-def test_an_upgrade_and_a_downgrade_restart_no_consumer_and_start_no_rebalance(release: Release) -> None:
-    group, parts = release.group(), release.parts()
+def test_an_upgrade_and_a_downgrade_restart_no_consumer_and_start_no_rebalance(
+    release: Release, report: list[str]
+) -> None:
+    group, parts, since_ms = release.group(), release.parts(), now_ms()
     release.upgrade()
     upgraded = release.parts()
     assert len(upgraded) == len(parts)
@@ -69,6 +98,9 @@ def test_an_upgrade_and_a_downgrade_restart_no_consumer_and_start_no_rebalance(r
     assert all(image.endswith(NEXT) for image in upgraded.values())
     release.wait_shared()
     assert release.group() == group
+    report.append(
+        f"no order was priced over an upgrade of a coordinator on SQLite for {release.pause_s(since_ms):.1f} s"
+    )
     release.helm("rollback", RELEASE, "1", "--wait", f"--timeout={WITHIN_S}s")
     downgraded = release.parts()
     assert not downgraded.keys() & upgraded.keys()
@@ -99,13 +131,6 @@ def test_another_image_of_the_sidecar_is_one_rollout(release: Release) -> None:
     assert replica_sets() == count + 1
 
 
-def test_the_store_is_backed_up_in_its_pod(release: Release) -> None:
-    pod = ("--namespace", NAMESPACE, f"{RELEASE}-coordinator-0", "--")
-    command = ("python", "-m", "rota_coordinator", "--store=sqlite:/var/lib/rota/coordinator.db")
-    said = release.cluster.kubectl("exec", *pod, *command, "--backup=/var/lib/rota/backup.db")
-    assert said.startswith("copied /var/lib/rota/coordinator.db to /var/lib/rota/backup.db (")
-
-
 def test_a_release_that_is_installed_again_finds_its_groups(release: Release) -> None:
     said = release.helm("test", RELEASE, "--logs", f"--timeout={WITHIN_S}s")
     assert f"{release.coordinator}: ok" in said
@@ -120,15 +145,113 @@ def test_a_release_that_is_installed_again_finds_its_groups(release: Release) ->
     assert release.group() == group
 
 
+@pytest.mark.parametrize("how", ["deleted", "killed"])
+def test_a_group_goes_on_after_its_coordinator_is_lost(release: Release, how: str, report: list[str]) -> None:
+    group, lives, since_ms = release.group(), release.lives(), now_ms()
+    if how == "deleted":
+        release.cluster.kubectl("delete", "pod", f"{COORDINATOR}-0", f"--namespace={NAMESPACE}")
+    else:
+        release.kill_coordinator(f"{COORDINATOR}-0")
+    release.wait_replaced(lives)
+    pause_s = release.pause_s(since_ms)
+    report.append(f"no order was priced after the coordinator on SQLite was {how} for {pause_s:.1f} s")
+    release.wait_shared()
+    assert release.group() == group
+
+
+def test_a_group_goes_on_after_its_coordinators_node_is_lost(release: Release, report: list[str]) -> None:
+    """As Kubernetes' documentation advises for a node that does not come back, it is tainted."""
+    cluster, group, lives, since_ms = release.cluster, release.group(), release.lives(), now_ms()
+    taint = f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    assert node_of(release) == FIRST
+    cluster.stop_node(FIRST)
+    cluster.wait(f"node/{FIRST}", "condition=Ready=Unknown", within_s=WITHIN_S)
+    noticed_ms = now_ms()
+    cluster.kubectl("taint", "node", FIRST, taint)
+    release.wait_replaced(lives)
+    assert node_of(release) == OTHER
+    pause_s, until_noticed_s = release.pause_s(since_ms), (noticed_ms - since_ms) / 1000
+    report.append(
+        f"no order was priced after the node of the coordinator on SQLite was lost for {pause_s:.1f} s, "
+        f"{until_noticed_s:.1f} s of them until Kubernetes called the node lost"
+    )
+    release.wait_shared()
+    assert release.group() == group
+    cluster.kubectl("taint", "node", FIRST, f"{OUT_OF_SERVICE}-")
+    cluster.repair()
+
+
+def node_of(release: Release) -> str:
+    """Node of the coordinator."""
+    return str(release.cluster.get(f"pod/{COORDINATOR}-0", namespace=NAMESPACE)["spec"]["nodeName"])
+
+
 def test_each_order_was_priced_once(release: Release, report: list[str]) -> None:
-    """The last one."""
     release.stop_producer()
-    application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", "python", "-c", AUDIT)
-    audited = release.kubectl(*application, f"rota://{release.coordinator}").strip()
-    report.append(f"orders over an upgrade, a downgrade, a rollout and a reinstallation: {audited}")
-    found = AUDITED.fullmatch(audited)
-    assert found is not None, audited
-    assert found[1] == found[2] != "0"
-    assert (found[3], found[4]) == ("0", "0")
+    audited = release.audit()
+    report.append(
+        f"orders over upgrades, a reinstallation and losses of the coordinator on SQLite: {audited}"
+    )
+    assert audited == Audit(audited.produced, audited.produced, 0, 0)
+    assert audited.produced
     # The sidecars have waited for the authority of the new release.
+    assert release.group().restarts == 0
+
+
+def restore_pod(image: str, commands: str) -> Manifest:
+    """A pod that runs commands as the coordinator's user, with its volume."""
+    mount = {"name": "state", "mountPath": "/var/lib/rota"}
+    container = {
+        "name": "restore",
+        "image": image,
+        "command": ["sh", "-ec", commands],
+        "securityContext": SECURITY,
+        "volumeMounts": [mount],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "securityContext": {"runAsUser": 65532, "fsGroup": 65532},
+        "containers": [container],
+        "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": COORDINATOR}}],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "restore"}, "spec": spec}
+
+
+def test_a_backup_that_is_made_under_traffic_is_restored_by_the_commands_of_the_guide(
+    release: Release, report: list[str]
+) -> None:
+    """The last one. Orders from after the backup are lost with their prices; those in work at that moment may be priced again."""
+    cluster, at = release.cluster, f"--namespace={NAMESPACE}"
+    backup, restore = commands("SQLite")
+    before, since_ms = release.audit(), now_ms()
+    release.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=1")
+    release.pause_s(since_ms)
+    said = cluster.kubectl("exec", f"{COORDINATOR}-0", at, "--", *shlex.split(backup))
+    assert said.startswith("copied /var/lib/rota/coordinator.db to /var/lib/rota/backup.db (")
+    release.pause_s(now_ms())
+    release.stop_producer()
+    lost = release.audit()
+
+    cluster.kubectl("scale", f"statefulset/{COORDINATOR}", at, "--replicas=0")
+    cluster.wait(f"pod/{COORDINATOR}-0", "delete", namespace=NAMESPACE, within_s=WITHIN_S)
+    away = "cd /var/lib/rota; mkdir former; mv coordinator.db* former\n"
+    cluster.apply(restore_pod(release.images["coordinator"].name, away + restore), namespace=NAMESPACE)
+    cluster.wait("pod/restore", "jsonpath={.status.phase}=Succeeded", namespace=NAMESPACE, within_s=WITHIN_S)
+    assert cluster.kubectl("logs", "restore", at).startswith("1 groups begin a new incarnation; ")
+    cluster.kubectl("scale", f"statefulset/{COORDINATOR}", at, "--replicas=1")
+    cluster.kubectl("rollout", "status", f"statefulset/{COORDINATOR}", at, f"--timeout={WITHIN_S}s")
+    release.wait_shared()
+
+    restored = release.audit()
+    assert before.produced < restored.produced < lost.produced
+    since_ms = now_ms()
+    release.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=1")
+    release.pause_s(since_ms)
+    release.stop_producer()
+    after = release.audit()
+    report.append(
+        f"orders until a backup: {before.produced}, lost after it: {lost.produced}, restored: {restored}"
+    )
+    assert after == Audit(after.produced, after.produced, 0, restored.repeated)
+    assert after.produced > restored.produced
     assert release.group().restarts == 0

@@ -31,6 +31,24 @@ while unprocessed:
     unprocessed, counts = audit.count(sys.argv[1])
 print(counts)
 """
+# Run in a container of the example on Rota's log: prints the longest time in seconds without an order that was priced, after one time and
+# until after another one, both in ms.
+PAUSE = """
+import itertools, sys, rota
+address, since_ms, until_ms = sys.argv[1], *map(int, sys.argv[2:])
+with rota.Topics(address) as topics:
+    (described,) = topics.describe(["priced-orders"])
+positions = {("priced-orders", number): 0 for number in range(described.partitions)}
+times, behind = [since_ms], True
+with rota.LogReader(address) as reader:
+    while behind or max(times) <= until_ms:
+        behind = False
+        for fetched in reader.fetch(positions, max_wait_ms=200):
+            times += [record.timestamp_ms for record in fetched if record.timestamp_ms > since_ms]
+            positions[fetched.topic, fetched.partition] = fetched.next_offset
+            behind = behind or fetched.next_offset < fetched.high_watermark
+print(max(after - before for before, after in itertools.pairwise(sorted(times))) / 1000)
+"""
 
 
 def orders(namespace: str, image: str) -> list[Manifest]:

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -70,21 +71,36 @@ def configured(arguments: Sequence[str]) -> Setup:
         strategies = known(config.max_moved_partitions_percent)
     except StrategyError as error:
         sys.exit(f"rota-sidecar: {error}")
-    wrong = assignor_problem(config.assignors, strategies)
+    offered = offerable(config, strategies)
+    wrong = assignor_problem(offered, strategies)
     if wrong:
         sys.exit(f"rota-sidecar: --assignors: {wrong}")
     wrong = kafka_property_problem(config)
     if wrong:
         sys.exit(f"rota-sidecar: --config: {wrong}")
-    return Setup(sources, config, strategies)
+    return Setup(sources, replace(config, assignors=offered), strategies)
+
+
+def offerable(config: "SidecarConfig", strategies: "Strategies") -> tuple[str, ...]:
+    """
+    Return the strategies to offer at the start.
+
+    While Fleet changes the strategy of a group, a sidecar in which the new one is not installed joins with the former one. It refuses
+    the same settings when Fleet sends them, and the status of the group names its pod.
+    """
+    installed = tuple(name for name in config.assignors if name in strategies)
+    return installed if installed and config.fleet.address else config.assignors
 
 
 async def serve(setup: Setup) -> str:
     """Run the sidecar until it ends; return why it failed, or an empty string. Raises StateFileError, BindError."""
     from rota_service.event_log import open_event_log
+    from rota_sidecar.config.validation import assignor_problem
     from rota_sidecar.process.sidecar import serve_application
 
     event_log = open_event_log("rota-sidecar", setup.config.process.log_format)
+    if wrong := assignor_problem(setup.sources.config().assignors, setup.strategies):
+        event_log.warning(f"{wrong}; joining with {', '.join(setup.config.assignors)}")
     failed = "unexpected error"
     try:
         failed = await serve_application(*setup, event_log)

@@ -19,6 +19,7 @@ from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.offset_lookups import QUERY_INTERVAL_MS
+from rota_operator.reconcile.observed import GroupStrategies, SidecarStrategies
 from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.support.certificates import Authority
@@ -180,6 +181,31 @@ def test_a_group_on_kafka_is_known_by_its_sidecars_reports_alone() -> None:
         assert (groups.members(KEY), groups.is_new(KEY)) == (1, None)
         assert (groups.cluster_id(KEY), groups.cluster_id(OTHER)) == ("c-1", "")
         assert groups.view(OTHER) is None
+
+    play(story)
+
+
+def test_reports_of_a_change_of_strategy_ask_for_a_reconcile_and_others_do_not() -> None:
+    async def story(groups: GroupWatches, observer: Observer) -> None:
+        def add(chosen: str, *offered: str) -> int:
+            member = pb.MemberReport(strategy=chosen, offered_strategies=offered)
+            before = len(observer.states)
+            groups.add_report(KEY, pb.SidecarReport(sidecar="pod-0", member=member))
+            return len(observer.states) - before
+
+        groups.add(KEY, watched(""))
+        assert add("", "sticky") == 0
+        assert add("sticky", "sticky") == 1
+        assert add("sticky", "sticky") == 0
+        assert add("sticky", "range", "sticky") == 1
+        assert groups.strategies(KEY) == GroupStrategies(
+            "", {"pod-0": SidecarStrategies("sticky", ("range", "sticky"))}
+        )
+        assert groups.strategies(OTHER) == GroupStrategies()
+        # As for the next operator.
+        groups.remove(KEY)
+        groups.add(KEY, watched(""))
+        assert add("range", "range", "sticky") == 1
 
     play(story)
 

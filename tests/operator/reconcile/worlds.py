@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from rota_operator.reconcile import actions as do
 from rota_operator.reconcile.decision import Decision
 from rota_operator.reconcile.group import claim_of
-from rota_operator.reconcile.observed import Claim, Observed, OperatorSettings, WorkloadRef
+from rota_operator.reconcile.observed import Claim, GroupStrategies, Observed, OperatorSettings, WorkloadRef
 from rota_operator.reconcile.plan import plan
 from tests.operator.reconcile.api_server import Json, Stored
 
@@ -75,6 +75,7 @@ class World:
     missing_secrets: tuple[str, ...] = ()
     members: int | None = 0
     is_new: bool | None = False
+    strategies: GroupStrategies = field(default_factory=GroupStrategies)
     deleted_groups: list[str] = field(default_factory=list)
     initial_commits: list[str] = field(default_factory=list)
 
@@ -102,6 +103,7 @@ class World:
             missing_secrets=self.missing_secrets,
             members=self.members,
             is_new=self.is_new,
+            strategies=self.strategies,
         )
 
     def plan(self) -> Decision:

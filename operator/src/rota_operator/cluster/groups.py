@@ -8,8 +8,7 @@ records are in Kafka, sidecars look up the offsets of partitions without an owne
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from typing_extensions import override
 
 from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.coordinators import FollowedCoordinator
+from rota_operator.cluster.group_watch import Watch, strategies_in
 from rota_operator.cluster.kafka_watch import KafkaCallbacks, KafkaWatch, SharedKafkaRecords, Subject
 from rota_operator.cluster.observe import GroupStates
 from rota_operator.cluster.perform import Coordinators
@@ -32,12 +32,11 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import UNKNOWN, Description
 from rota_operator.overview.group import EngineAccess
 from rota_operator.overview.offset_lookups import FoundOffsets, OffsetLookups, OffsetQuery
-from rota_operator.overview.offsets import QUERIED_VALID_MS, OffsetChange, PartitionOffsets
+from rota_operator.overview.offsets import OffsetChange, PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.problems import NO_ANSWER, CoordinatorProblem
-from rota_operator.overview.reported_group import MEMBER_STATES
-from rota_operator.overview.reports import REPORT_VALID_MS
 from rota_operator.overview.view import GroupView, ReplicaView, WorkloadView
+from rota_operator.reconcile.observed import GroupStrategies
 from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1.fleet_pb2 import OrderAnswer, SidecarReport
 
@@ -49,51 +48,6 @@ NOT_LISTED = "no sidecar of the group has looked up its offsets in Kafka lately"
 NO_KAFKA = "the operator has no access to groups on Kafka"
 COMMITTED_MEANWHILE = "the group has committed offsets meanwhile, so its initial offsets are not committed"
 LATEST = "latest"
-
-
-@dataclass(slots=True)
-class Watch:
-    """The running watches of one ConsumerGroup."""
-
-    watched: Watched
-    overview: Overview
-    # None: the group is on Kafka.
-    coordinator: FollowedCoordinator | None
-    # None: the operator polls the offsets itself.
-    lookups: OffsetLookups | None
-    # None: the operator cannot read the group's Kafka cluster.
-    kafka: KafkaWatch | None = None
-    # Why the operator cannot read it, or why it does not answer.
-    kafka_problem: str = ""
-    description: Description | None = None
-    # Why there is no description.
-    problem: CoordinatorProblem = NO_ANSWER
-    # Committed offsets exist; None: not polled yet, or not looked up.
-    has_offsets: bool | None = None
-    # The last complete listing of the group's offsets in Kafka, and when it was answered.
-    listing: FoundOffsets | None = None
-    listed_ms: int = 0
-    # Whether there are members, and offsets; None is unknown.
-    state: tuple[bool | None, bool | None] = (None, None)
-    # By the pod's name: when it was received, and the report.
-    reports: dict[str, tuple[int, SidecarReport]] = field(default_factory=dict)
-    tasks: list["asyncio.Task[None]"] = field(default_factory=list)
-
-    def expire_listing(self, now_ms: int) -> None:
-        """Forget the listing once it is older than the offsets in it may be."""
-        if self.listing is not None and now_ms - self.listed_ms > QUERIED_VALID_MS:
-            self.listing = self.has_offsets = None
-
-    def live(self, now_ms: int) -> Sequence[SidecarReport]:
-        """Return the reports that have not expired, and forget the others."""
-        self.reports = {
-            pod: each for pod, each in self.reports.items() if now_ms - each[0] <= REPORT_VALID_MS
-        }
-        return [report for _, report in self.reports.values()]
-
-    def reported_members(self, now_ms: int) -> int:
-        """Return how many members report."""
-        return sum(each.member.state in MEMBER_STATES for each in self.live(now_ms))
 
 
 class GroupCallbacks(NamedTuple):
@@ -204,7 +158,10 @@ class GroupWatches(GroupStates, Coordinators):
         """Add the report of a sidecar; no-op for a group that is not watched."""
         if (watch := self._watches.get(key)) is not None:
             now_ms = self._wall_ms()
+            before = watch.reports.get(report.sidecar)
             watch.reports[report.sidecar] = (now_ms, report)
+            if is_step_of_change(None if before is None else before[1], report):
+                self._callbacks.on_state(key)
             is_news = watch.overview.add_report(report, now_ms)
             (self._callbacks.on_view if is_news else self._callbacks.on_numbers)(key)
 
@@ -290,6 +247,17 @@ class GroupWatches(GroupStates, Coordinators):
             return None
         watch.expire_listing(self._wall_ms())
         return None if watch.has_offsets is None else not watch.has_offsets
+
+    @override
+    def strategies(self, key: Key) -> GroupStrategies:
+        watch = self._watches.get(key)
+        return GroupStrategies() if watch is None else watch.strategies(self._wall_ms())
+
+    def description(self, key: Key) -> Description | None:
+        """Return the group's description of now; None: the coordinator does not describe it."""
+        watch = self._watches.get(key)
+        described = None if watch is None else watch.description
+        return None if described is None or described.state == UNKNOWN else described
 
     @override
     async def commit_initial_offsets(self, key: Key) -> None:
@@ -446,7 +414,8 @@ class GroupWatches(GroupStates, Coordinators):
 
     def _check_state(self, key: Key, watch: Watch) -> None:
         members = self.members(key)
-        state = (None if members is None else members > 0, watch.has_offsets)
+        strategy = "" if watch.description is None else watch.description.strategy
+        state = (None if members is None else members > 0, watch.has_offsets, strategy)
         if watch.state != state:
             watch.state = state
             self._callbacks.on_state(key)
@@ -468,3 +437,10 @@ def kafka_of(watch: Watch) -> KafkaWatch:
 def has_offsets(found: Mapping[Partition, PartitionOffsets]) -> bool:
     """Return whether any partition has a committed offset."""
     return any(each.committed is not None for each in found.values())
+
+
+def is_step_of_change(before: SidecarReport | None, report: SidecarReport) -> bool:
+    """Return whether the report of a sidecar may complete a change of the strategy: its own have changed, or it offers several."""
+    if before is None:
+        return len(report.member.offered_strategies) > 1
+    return strategies_in(before) != strategies_in(report)

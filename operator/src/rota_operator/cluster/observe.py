@@ -22,7 +22,13 @@ from rota_operator.cluster.refused_pods import refused_pods
 from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.reconcile.group import claim_of
-from rota_operator.reconcile.observed import Object, Observed, OperatorSettings, WorkloadRef
+from rota_operator.reconcile.observed import (
+    GroupStrategies,
+    Object,
+    Observed,
+    OperatorSettings,
+    WorkloadRef,
+)
 
 
 class GroupStates(Protocol):
@@ -34,6 +40,10 @@ class GroupStates(Protocol):
 
     def is_new(self, key: Key) -> bool | None:
         """Return whether the group has no committed offset at all."""
+        ...
+
+    def strategies(self, key: Key) -> GroupStrategies:
+        """Return the assignment strategies of the group, and of its connected sidecars."""
         ...
 
 
@@ -77,6 +87,7 @@ async def observe(api: Api, around: Surroundings, key: Key, resource: Object) ->
         refused_pods=await refused_pods(api, target.result()),
         members=around.groups.members(key),
         is_new=around.groups.is_new(key),
+        strategies=around.groups.strategies(key),
     )
 
 

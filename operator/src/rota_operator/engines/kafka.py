@@ -308,6 +308,8 @@ def description_of(found: ConsumerGroupDescription) -> Description:
                     Partition(partition.topic, partition.partition)
                     for partition in each.assignment.topic_partitions
                 ),
+                each.group_instance_id or "",
+                each.host,
             )
             for each in found.members or ()
         ],

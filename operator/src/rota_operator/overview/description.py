@@ -9,10 +9,10 @@ from rota_proto.coordinator.v1 import admin_pb2
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
 
 # Kafka's names of a classic group's states.
-UNKNOWN, STABLE = "Unknown", "Stable"
+UNKNOWN, EMPTY, STABLE = "Unknown", "Empty", "Stable"
 PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
 STATES = {
-    admin_pb2.GROUP_STATE_EMPTY: "Empty",
+    admin_pb2.GROUP_STATE_EMPTY: EMPTY,
     admin_pb2.GROUP_STATE_PREPARING_REBALANCE: PREPARING,
     admin_pb2.GROUP_STATE_COMPLETING_REBALANCE: COMPLETING,
     admin_pb2.GROUP_STATE_STABLE: STABLE,
@@ -27,6 +27,9 @@ class DescribedMember:
     member_id: str
     client_id: str
     partitions: frozenset[Partition] = frozenset()
+    # Of a static member; empty: a dynamic one.
+    instance_id: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,13 @@ def description_of(response: WatchGroupResponse) -> Description:
         generation=group.generation_id,
         strategy=group.protocol_name,
         members=[
-            DescribedMember(each.member_id, each.client_id, _readable(each.assignment))
+            DescribedMember(
+                each.member_id,
+                each.client_id,
+                _readable(each.assignment),
+                each.group_instance_id,
+                each.client_host,
+            )
             for each in group.members
         ],
         reason=response.reason,

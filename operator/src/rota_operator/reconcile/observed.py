@@ -1,7 +1,7 @@
 """The state of a cluster as far as one ConsumerGroup is concerned: the input of `plan`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 # A Kubernetes object or a part of one, as the API server returns it in JSON.
@@ -47,6 +47,24 @@ class OperatorSettings:
     insecure: bool = False
 
 
+class SidecarStrategies(NamedTuple):
+    """Strategies of one sidecar, as it reports them; both empty: it is older than these reports."""
+
+    # Of its generation; empty: it is in none.
+    chosen: str = ""
+    offered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStrategies:
+    """Strategies of a group."""
+
+    # As the coordinator describes it; empty: the group has no members, or is not described.
+    chosen: str = ""
+    # By the name of the pod, of connected sidecars.
+    sidecars: Mapping[str, SidecarStrategies] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """
@@ -79,3 +97,5 @@ class Observed:
     members: int | None = None
     # The group has no committed offset at all; None: unknown.
     is_new: bool | None = None
+    # Assignment strategies of the group and of its connected sidecars.
+    strategies: GroupStrategies = GroupStrategies()

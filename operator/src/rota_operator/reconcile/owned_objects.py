@@ -14,7 +14,7 @@ from rota_operator.reconcile.group import Group, Identity
 from rota_operator.reconcile.observed import Object, Observed
 from rota_operator.reconcile.settings import config_map_data
 from rota_operator.spec.conditions import Reason
-from rota_operator.spec.model import KIND
+from rota_operator.spec.model import KIND, ConsumerGroupSpec
 
 
 def name_problem(observed: Observed, group: Group) -> Refusal | None:
@@ -31,9 +31,9 @@ def name_problem(observed: Observed, group: Group) -> Refusal | None:
     return None
 
 
-def config_map_actions(observed: Observed, group: Group) -> Iterator[Action]:
-    """Yield what brings the ConfigMap up to date."""
-    found, data = observed.config_map, config_map_data(group.spec, observed.settings)
+def config_map_actions(observed: Observed, group: Group, spec: ConsumerGroupSpec) -> Iterator[Action]:
+    """Yield what brings the ConfigMap up to date; `spec` is that of the sidecars."""
+    found, data = observed.config_map, config_map_data(spec, observed.settings)
     if found is None or not _is_owner(found, group.identity) or found.get("data") != data:
         yield ApplyConfigMap(group.identity.objects_name, data)
 

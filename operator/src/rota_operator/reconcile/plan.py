@@ -31,6 +31,7 @@ from rota_operator.reconcile.release import plan_deletion, release, wants_group_
 from rota_operator.reconcile.selectors import selector_text
 from rota_operator.reconcile.settings import settings_hash, settings_text
 from rota_operator.reconcile.sidecar import SidecarSpec, needs_instances, rack_problem, secret_files
+from rota_operator.reconcile.strategy import Offer, names_in, offer, written_in
 from rota_operator.reconcile.target import (
     Container,
     container_of,
@@ -45,6 +46,7 @@ from rota_operator.reconcile.target import (
     target_problem,
 )
 from rota_operator.spec.conditions import ConditionType, Reason
+from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import FieldError, InvalidSpec
 
 # Native sidecars are on by default since then.
@@ -175,14 +177,31 @@ def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -
         yield AddFinalizer()
     for workload in former:
         yield from release(workload)
-    yield from config_map_actions(observed, group)
+    spec = _offering(group.spec, _offer(observed, accepted))
+    yield from config_map_actions(observed, group, spec)
     yield from _adopt(accepted)
     yield from disruption_budget_actions(observed, group, target)
     yield from _initial_offsets(observed, accepted)
     yield from _scale(observed, accepted)
     yield Configure(
-        group.group_id, settings_text(group.spec), settings_hash(group.spec), _instance_pool(group, target)
+        group.group_id, settings_text(spec), settings_hash(group.spec), _instance_pool(group, target)
     )
+
+
+def _offer(observed: Observed, accepted: Accepted) -> Offer:
+    """Return the strategies that the sidecars are to offer now."""
+    target = accepted.target
+    has_pods = replicas_of(target) > 0 or bool((target.get("status") or {}).get("replicas"))
+    wanted = names_in(accepted.group.spec.assignment.strategy)
+    return offer(wanted, written_in(observed.config_map), observed.strategies, has_pods=has_pods)
+
+
+def _offering(spec: ConsumerGroupSpec, offered: Offer) -> ConsumerGroupSpec:
+    """Return the spec of the sidecars: with the strategies that they are to offer."""
+    if offered.names == names_in(spec.assignment.strategy):
+        return spec
+    assignment = spec.assignment.model_copy(update={"strategy": offered.text})
+    return spec.model_copy(update={"assignment": assignment})
 
 
 def _instance_pool(group: Group, target: Object) -> InstancePool | None:
@@ -264,6 +283,13 @@ def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
             ConditionType.READY,
             Reason.NO_INITIAL_OFFSETS,
             "the group has no member, so its initial offsets are committed when the first one joins",
+        )
+    if waits_for := _offer(observed, accepted).waits_for:
+        yield Remark(
+            ConditionType.READY,
+            Reason.STRATEGY_CHANGING,
+            f"the assignment strategy changes to {accepted.group.spec.assignment.strategy}, and the former one stays on offer; "
+            f"waiting for {waits_for}",
         )
     if observed.autoscalers:
         yield Remark(

@@ -58,6 +58,7 @@ class Reason(StrEnum):
     PODS_REFUSED = "PodsRefused"
     CLUSTER_CHANGED = "ClusterChanged"
     SETTINGS_REFUSED = "SettingsRefused"
+    INSTANCE_FENCED = "InstanceFenced"
     # The group.
     DELETING = "Deleting"
     SUSPENDED = "Suspended"
@@ -87,6 +88,7 @@ class Reason(StrEnum):
     SIDECAR_VERSION = "SidecarVersion"
     NO_INITIAL_OFFSETS = "NoInitialOffsets"
     WAITING_FOR_MEMBERS = "WaitingForMembers"
+    STRATEGY_CHANGING = "StrategyChanging"
 
 
 class DocumentedReason(NamedTuple):
@@ -122,6 +124,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "False", Reason.PODS_REFUSED, "The workload's pods cannot be created: a quota, or a Pod Security level. The message is the cluster's."),
         (_READY, "False", Reason.CLUSTER_CHANGED, "`bootstrapServers` lead to another cluster than before, which has other offsets."),
         (_READY, "False", Reason.SETTINGS_REFUSED, "A running sidecar refuses the settings of the spec, for example an assignment strategy that is not installed in its image; the message names the pod and the field."),
+        (_READY, "False", Reason.INSTANCE_FENCED, "Another process uses the instance of a pod, which waits without one and does not take it back; the message names the instance, the pod and the other client. End that process."),
         (_READY, "False", Reason.DELETING, "The ConsumerGroup is being deleted."),
         (_READY, "False", Reason.SUSPENDED, "`suspend` is true: the members keep their partitions, and read nothing."),
         (_READY, "False", Reason.SCALED_TO_ZERO, "The workload has no replicas."),
@@ -139,6 +142,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "", Reason.SIDECAR_VERSION, "Sidecars have another version than the operator: an older one ignores settings that it does not know. Set `sidecar.image`."),
         (_READY, "", Reason.NO_INITIAL_OFFSETS, "The group has no members yet and the operator cannot commit its initial offsets."),
         (_READY, "", Reason.WAITING_FOR_MEMBERS, "`deletionPolicy: DeleteGroup` waits until the last member has left."),
+        (_READY, "", Reason.STRATEGY_CHANGING, "The group changes its assignment strategy. The former one stays on offer until the group has chosen the new one and every sidecar offers it; the message names the pods that do not."),
         (_REBALANCING, "True", Reason.REBALANCE_IN_PROGRESS, "The group is rebalancing."),
         (_REBALANCING, "False", Reason.STABLE, "All members have the same generation, or there are none."),
         (_REBALANCING, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer."),

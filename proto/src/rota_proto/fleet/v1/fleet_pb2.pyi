@@ -153,6 +153,9 @@ class MemberReport(_message.Message):
     DRAINING_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
     READINESS_PROBLEM_FIELD_NUMBER: _builtins.int
+    FENCED_INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    OFFERED_STRATEGIES_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -170,9 +173,19 @@ class MemberReport(_message.Message):
     """Readiness as in /readyz. False from a sidecar older than `SidecarReport.version`."""
     readiness_problem: _builtins.str
     """Reason for which the sidecar is not ready; empty when it is."""
+    fenced_instance_id: _builtins.str
+    """Instance that another process has taken from this sidecar (FENCED_INSTANCE_ID): it waits without an instance, over
+    restarts too, until an `Instance` with another name or with `after_fencing`. Empty: none.
+    """
+    strategy: _builtins.str
+    """Assignment strategy of the member's generation; empty: none, or a sidecar older than this field."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Present problems of the sidecar itself, apart from those of its partitions."""
+
+    @_builtins.property
+    def offered_strategies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Assignment strategies that the member offers, the preferred one first."""
 
     def __init__(
         self,
@@ -191,10 +204,13 @@ class MemberReport(_message.Message):
         draining: _builtins.bool = ...,
         ready: _builtins.bool = ...,
         readiness_problem: _builtins.str = ...,
+        fenced_instance_id: _builtins.str = ...,
+        strategy: _builtins.str = ...,
+        offered_strategies: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "draining", b"draining", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
@@ -562,15 +578,19 @@ class Instance(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    AFTER_FENCING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    after_fencing: _builtins.bool
+    """No member of the group has the instance: take it, although another process has taken it from this sidecar before."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        after_fencing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_fencing", b"after_fencing", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

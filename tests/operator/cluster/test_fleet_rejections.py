@@ -43,7 +43,9 @@ def test_a_rejected_stream_is_one_record_and_a_flood_of_them_is_not() -> None:
             clocks.wall_ms,
         )
         event_log = open_event_log("rota-operator", "json", log)
-        fleet = ClusterFleet(FleetEnvironment(api, ResourceIndex(), groups, clocks, event_log), 1)
+        fleet = ClusterFleet(
+            FleetEnvironment(api, ResourceIndex(), groups, clocks, event_log), 1, lambda _: None
+        )
         async with fleet.serve(config) as address, grpc.aio.insecure_channel(address) as channel:
             for _ in range(RECORDS_MAX + 5):
                 assert await FleetStub(channel).Connect().code() == grpc.StatusCode.UNAUTHENTICATED

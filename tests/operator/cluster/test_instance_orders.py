@@ -13,7 +13,7 @@ from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import Fleet
 from rota_operator.fleet.principal import Principal, SidecarRef
-from rota_operator.reconcile.instances import InstancePool
+from rota_operator.reconcile.instances import Holder, InstancePool
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, serving
 
@@ -43,6 +43,8 @@ class World(Fleet):
     version: int = 1
     requests: list[str] = field(default_factory=list)
     fails: Callable[[Sent], Answer | None] = lambda sent: None
+    # Pods whose instance another process has taken, and the instance.
+    fenced: dict[str, str] = field(default_factory=dict)
     # Answers "" to orders of these, as to one that does not arrive.
     deaf: set[str] = field(default_factory=set)
     now_s: float = 0.0
@@ -128,7 +130,10 @@ class Operator:
         """Receive a report of each sidecar, look, and let the orders be answered."""
         for _ in range(times):
             for name, each in self.world.online.items():
-                report = pb.MemberReport(group_instance_id=self.world.instances.get(name, ""))
+                report = pb.MemberReport(
+                    group_instance_id=self.world.instances.get(name, ""),
+                    fenced_instance_id=self.world.fenced.get(name, ""),
+                )
                 self.orders.reported(each, report)
             await asyncio.gather(*await self.orders.look())
 
@@ -296,5 +301,42 @@ def test_a_group_that_is_dynamic_again_gets_no_instances() -> None:
         world.start("a")
         await operator.look()
         assert world.requests == []
+
+    played(story)
+
+
+def test_a_fenced_pod_keeps_its_instance_without_an_order_and_its_successor_gets_it() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        await settled(world, life, "a", "b")
+        world.instances.pop("a")
+        world.fenced["a"] = "orders-0"
+        for operator in (life(), life()):
+            operator.orders.offer(KEY, RESOURCE, pool(2))
+            await operator.look()
+            assert world.instances == {"b": "orders-1"}
+            assert operator.orders.is_holder(KEY, "orders-0", Holder("a", "uid-a"))
+            assert not operator.orders.is_holder(KEY, "orders-1", Holder("a", "uid-a"))
+        world.end("a")
+        world.start("c")
+        await operator.look()
+        assert world.instances == {"b": "orders-1", "c": "orders-0"}
+
+    played(story)
+
+
+def test_an_order_for_a_pod_that_is_gone_is_not_repeated_and_its_instance_passes_on() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        operator = life()
+        world.start("a")
+        operator.orders.offer(KEY, RESOURCE, pool(1))
+        world.deaf.add("a")
+        await operator.look(1)
+        assert world.holders == {"orders-0": "a"}
+        world.end("a")
+        await operator.look()
+        world.start("b")
+        await operator.look()
+        assert world.instances == {"b": "orders-0"}
+        assert operator.warnings == []
 
     played(story)

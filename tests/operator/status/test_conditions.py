@@ -71,6 +71,12 @@ def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
             Reason.SETTINGS_REFUSED,
             "orders-a: spec.assignment.strategy: unknown strategy acme",
         ),
+        (
+            {"sidecars": Sidecars(fenced={"orders-b": "b was fenced", "orders-a": "a was fenced"})},
+            "False",
+            Reason.INSTANCE_FENCED,
+            "a was fenced. b was fenced",
+        ),
         ({"group": EMPTY}, "False", Reason.NO_MEMBERS, "no members; 2 of 2 pods are ready"),
         ({"group": REFUSED_MEMBER}, "False", Reason.NO_MEMBERS, "no members; 2 of 2 pods are ready. Sidecars: grant the group to this client"),
         ({"group": EMPTY, "pods": REFUSED_PODS}, "False", Reason.PODS_REFUSED, "exceeded quota"),

@@ -109,9 +109,22 @@ def test_a_name_that_another_member_has_taken_is_not_taken_back(
             assert "FENCED_INSTANCE_ID" in sidecar.process.log.read_text()
             async with serving(fleet.address) as again, started(sidecar):
                 await again.wait_until(lambda: bool(again.reports))
-                assert again.last.member.state == pb.MEMBER_STATE_DOWN
-                assert again.last.member.group_instance_id == ""
+                member = again.last.member
+                assert (member.state, member.group_instance_id) == (pb.MEMBER_STATE_DOWN, "")
+                assert (member.fenced_instance_id, member.ready) == (f"{topic}-0", False)
+                refused = await again.order(1, instance=pb.Instance(name=f"{topic}-0"))
+                assert "another process has taken the instance" in refused.error
                 assert is_stable(other, topic)
+                await asyncio.to_thread(other.terminate)
+                order = pb.Instance(name=f"{topic}-0", after_fencing=True)
+                assert (await again.order(2, instance=order)).error == ""
+                await again.wait_until(lambda: is_member(again, f"{topic}-0"))
+                assert again.last.member.fenced_instance_id == ""
+                await asyncio.to_thread(sidecar.kill)
+            async with started(sidecar):
+                await asyncio.to_thread(
+                    sidecar.wait_until, lambda: is_stable(sidecar, topic), within_s=AGAIN_S
+                )
 
     asyncio.run(run())
 
@@ -132,5 +145,36 @@ def test_a_name_ends_with_the_member_that_is_scaled_away(
                 await fleet.wait_until(lambda: len(fleet.reports) > seen)
                 assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
                 assert fleet.last.member.group_instance_id == ""
+
+    asyncio.run(run())
+
+
+def test_a_pod_with_a_name_of_its_own_does_not_take_it_back_after_a_restart(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    own = f"--group-instance-id={topic}-0"
+
+    async def run() -> None:
+        async with serving() as fleet:
+            sidecar = Deliverer(
+                tmp_path,
+                f"rota://{coordinator.address}",
+                topic,
+                (f"--topics={topic}", own, f"--fleet={fleet.address}", f"--state-folder={tmp_path}/state"),
+            )
+            other = Deliverer(
+                tmp_path, f"rota://{coordinator.address}", topic, (f"--topics={topic}", own), name="other"
+            )
+            async with started(sidecar):
+                await fleet.wait_until(lambda: bool(fleet.reports) and is_member(fleet, f"{topic}-0"))
+                async with started(other):
+                    await asyncio.to_thread(other.wait_until, lambda: is_stable(other, topic))
+                    assert await asyncio.to_thread(sidecar.process.wait, within_s=EXIT_S) == 1
+                    seen = len(fleet.reports)
+                    await asyncio.to_thread(sidecar.start)
+                    await fleet.wait_until(lambda: len(fleet.reports) > seen + 2)
+                    assert fleet.last.member.fenced_instance_id == f"{topic}-0"
+                    assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
+                    assert is_stable(other, topic)
 
     asyncio.run(run())

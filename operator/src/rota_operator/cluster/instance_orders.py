@@ -40,6 +40,8 @@ class LastReport(NamedTuple):
 
     instance: str
     is_draining: bool
+    # The instance that another process has taken from it; empty: none.
+    fenced: str
     at_s: float
 
 
@@ -96,10 +98,22 @@ class InstanceOrders:
         if key not in self._wanted:
             return
         known = self._reported.get((key, holder))
-        last = LastReport(member.group_instance_id, member.draining, self._clocks.monotonic_s())
-        if known is None or known[:2] != last[:2]:
+        last = LastReport(
+            member.group_instance_id,
+            member.draining,
+            member.fenced_instance_id,
+            self._clocks.monotonic_s(),
+        )
+        if known is None or known[:3] != last[:3]:
             self._news.set()
         self._reported[key, holder] = last
+
+    def is_holder(self, key: Key, name: str, holder: Holder) -> bool:
+        """Return whether a pod has an instance. In a group whose pods get none from here each has its own."""
+        if key not in self._wanted:
+            return True
+        ledger = self._ledgers.get(key)
+        return ledger is not None and ledger.holders.get(name) == holder
 
     async def run(self) -> None:
         """Give out instances until cancelled."""
@@ -195,13 +209,17 @@ class InstanceOrders:
     def _names(
         self, key: Key, ledger: Ledger, connected: Mapping[Holder, Principal]
     ) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield an order for each connected sidecar that has reported another instance than its own."""
+        """
+        Yield an order for each connected sidecar that has reported another instance than its own.
+
+        One that has lost its own to another process gets it from `fenced_instances`.
+        """
         for name, holder in ledger.holders.items():
             last = self._reported.get((key, holder))
             if (
                 holder in connected
                 and last is not None
-                and last.instance != name
+                and name not in (last.instance, last.fenced)
                 and self._begin(key, holder)
             ):
                 yield self._name(key, connected[holder], name)

@@ -129,6 +129,7 @@ class Leading:
         self._fleet = ClusterFleet(
             FleetEnvironment(api, self._resources, self._groups, environment.clocks, event_log),
             first_order_id,
+            self._status.view_changed,
         )
         self._queue = ReconcileQueue(self._failed, WORKERS)
         # By ConsumerGroup that exists.
@@ -334,7 +335,12 @@ class Leading:
                 problem=self._groups.problem(key),
                 cluster_id=self._groups.cluster_id(key),
                 kafka_problem=self._groups.kafka_problem(key),
-                sidecars=Sidecars(VERSION, self._groups.versions(key), self._fleet.settings.refusals(key)),
+                sidecars=Sidecars(
+                    VERSION,
+                    self._groups.versions(key),
+                    self._fleet.settings.refusals(key),
+                    self._fleet.fenced.messages(key),
+                ),
             )
         )
 

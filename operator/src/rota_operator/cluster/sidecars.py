@@ -5,7 +5,7 @@ The identity of a sidecar is proved by its token and the API server: the token n
 ConsumerGroup. A report counts for that group alone, whatever is in it.
 """
 
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.config import ClusterConfig
+from rota_operator.cluster.fenced_instances import FencedInstances, FencedPorts
 from rota_operator.cluster.groups import GroupWatches
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.instance_orders import InstanceOrders
@@ -53,8 +54,10 @@ class FleetEnvironment(NamedTuple):
 class ClusterFleet(Sidecars):
     """Fleet of one leader; thread-confined to one event loop, served once."""
 
-    def __init__(self, environment: FleetEnvironment, first_order_id: int) -> None:
-        """`first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids."""
+    def __init__(
+        self, environment: FleetEnvironment, first_order_id: int, on_fenced: Callable[[Key], None]
+    ) -> None:
+        """`on_fenced` is called when an instance of a group is lost or regained; `first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids."""
         self._environment = environment
         authenticator = SidecarAuthenticator(
             SidecarPorts(environment.api.review_token, self._group_of),
@@ -68,6 +71,15 @@ class ClusterFleet(Sidecars):
         )
         self._instances = InstanceOrders(
             environment.api, self._server, environment.clocks, environment.event_log.warning
+        )
+        self.fenced = FencedInstances(
+            self._server,
+            FencedPorts(
+                environment.groups.description,
+                self._instances.is_holder,
+                on_fenced,
+                environment.event_log.warning,
+            ),
         )
         self._rejections = RejectionLimit()
 
@@ -86,6 +98,7 @@ class ClusterFleet(Sidecars):
         yield self.settings.run()
         yield self._offsets.run()
         yield self._instances.run()
+        yield self.fenced.run()
 
     @asynccontextmanager
     async def serve(self, config: ClusterConfig) -> AsyncIterator[str]:
@@ -120,6 +133,7 @@ class ClusterFleet(Sidecars):
         correct_times(report, self._environment.clocks.wall_ms())
         self.settings.reported(principal, report.settings_hash)
         self._instances.reported(principal, report.member)
+        self.fenced.reported(principal, report.member)
         self._environment.groups.add_report(key_of(principal), report)
 
     def _on_rejected(self, peer: str, reason: str) -> None:

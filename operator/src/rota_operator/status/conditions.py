@@ -164,6 +164,8 @@ def _refusal(evidence: Evidence) -> Verdict | None:
     if refused := inputs.sidecars.refused_settings:
         named = listed(f"{pod}: spec.{error}" for pod, error in sorted(refused.items()))
         return Verdict("False", Reason.SETTINGS_REFUSED, f"{named}; the former settings stay in force there")
+    if fenced := inputs.sidecars.fenced:
+        return Verdict("False", Reason.INSTANCE_FENCED, ". ".join(fenced[pod] for pod in sorted(fenced)))
     if evidence.is_suspended:
         return Verdict("False", Reason.SUSPENDED, "spec.suspend is true")
     return None

@@ -53,6 +53,8 @@ class Sidecars:
     versions: Mapping[str, str] = field(default_factory=dict)
     # Why sidecars refuse the present settings, in one sentence with the setting's path.
     refused_settings: Mapping[str, str] = field(default_factory=dict)
+    # How sidecars have lost their instances to other processes, and what to do, in one sentence.
+    fenced: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def of_other_versions(self) -> Mapping[str, str]:

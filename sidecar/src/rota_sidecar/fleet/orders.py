@@ -129,7 +129,7 @@ class OrderExecutor:
             case "reset_offsets":
                 answer.offsets.extend(await self._reset(order.reset_offsets))
             case "instance":
-                self._be_called(order.instance.name)
+                self._be_called(order.instance)
             case "query_offsets":
                 await self._query(order.query_offsets, answer)
             case _:
@@ -146,10 +146,15 @@ class OrderExecutor:
         if left:
             raise OrderError(f"{left} records are still in flight")
 
-    def _be_called(self, name: str) -> None:
+    def _be_called(self, instance: pb.Instance) -> None:
+        name = instance.name
         if not is_name(name):
             raise OrderError(
                 f"invalid instance name {name!r}: up to 249 letters, digits, '.', '_' and '-' are allowed"
+            )
+        if name == self._members.fenced_instance and not instance.after_fencing:
+            raise OrderError(
+                f"another process has taken the instance {name} (FENCED_INSTANCE_ID): end it, or replace this pod"
             )
         self._members.rename_instance(name)
 

@@ -91,6 +91,9 @@ class ReportBuilder:
             draining=bool(draining),
             ready=not readiness_problem,
             readiness_problem=readiness_problem,
+            fenced_instance_id=self._members.fenced_instance,
+            strategy=identity.strategy,
+            offered_strategies=self._members.offered,
         )
 
 

@@ -15,6 +15,7 @@ from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.membership.driver import MemberEvent, Membership
+from rota_sidecar.membership.fenced_file import FencedFile
 from rota_sidecar.membership.state_file import StateFile
 from rota_sidecar.observability.counters import CountedCoordination, Counters
 from rota_sidecar.wiring import Strategies
@@ -53,6 +54,8 @@ class MemberLifecycle:
         self._is_wanted = config.has_subscription
         self._ending: on.End | None = None
         self._is_renamed = False
+        self._fenced_file = fenced_file_of(config)
+        self._fenced = ""
         # Names of the strategies to offer once the group uses one of them, and the name of the one it uses; empty: none yet.
         self._wanted = config.assignors
         self._chosen = ""
@@ -71,13 +74,26 @@ class MemberLifecycle:
     @property
     def awaits_instance_name(self) -> bool:
         """True while a static member waits for Fleet to assign its instance name."""
-        return self._config.is_static and not self.instance_name
+        return bool(self._config.is_static or self._fenced) and not self.instance_name
+
+    @property
+    def fenced_instance(self) -> str:
+        """Instance that another process has taken from this sidecar, which therefore waits for Fleet; empty: none."""
+        return self._fenced
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Names of the strategies that the member offers, the preferred one first."""
+        return self._config.assignors
 
     async def run(self) -> Ended:
         """Run members one after the other until the last one ends. Raises StateFileError and unexpected errors."""
+        self._remember_fencing()
         while True:
             self._is_renamed = False
             ended = await self._be()
+            if ended.is_fenced and self._fenced_file is not None:
+                self._fenced_file.write(self.instance_name)
             if ended.failed or not self._is_renamed or self._ending is not None:
                 return ended
 
@@ -90,11 +106,24 @@ class MemberLifecycle:
         """End the present member and continue as the static member of this name."""
         if name == self.instance_name:
             return
-        self._config = replace(self._config, member=replace(self._config.member, instance_id=name))
+        self._set_instance(name)
+        if self._fenced_file is not None:
+            self._fenced_file.remove()
+        self._fenced = ""
         self._is_renamed = True
         # The member of the old name leaves the group, because it does not return.
         within_ms = self._config.process.leave_timeout_ms
         self.current.post(on.End(within_ms, f"renamed to {name}", leave_static=True))
+
+    def _remember_fencing(self) -> None:
+        """Wait without the instance that the former process of this sidecar has lost to another one."""
+        lost = "" if self._fenced_file is None else self._fenced_file.read()
+        if lost and self.instance_name in ("", lost):
+            self._fenced = lost
+            self._set_instance(None)
+
+    def _set_instance(self, name: str | None) -> None:
+        self._config = replace(self._config, member=replace(self._config.member, instance_id=name))
 
     def offer(self, names: tuple[str, ...]) -> None:
         """
@@ -130,8 +159,7 @@ class MemberLifecycle:
             return None, ""
         found = state_file.read()
         if state_file.instance_id != self._config.member.instance_id:
-            member = replace(self._config.member, instance_id=state_file.instance_id)
-            self._config = replace(self._config, member=member)
+            self._set_instance(state_file.instance_id)
         return found
 
     async def _be(self) -> Ended:
@@ -160,3 +188,9 @@ class MemberLifecycle:
         finally:
             if state_file is not None:
                 state_file.close()
+
+
+def fenced_file_of(config: SidecarConfig) -> FencedFile | None:
+    """Return the file of the lost instance; None: no Fleet server decides what a fenced sidecar does, or nothing is kept."""
+    folder = config.process.state_folder
+    return None if folder is None or not config.fleet.address else FencedFile(folder, config.member.group_id)

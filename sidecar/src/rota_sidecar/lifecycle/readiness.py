@@ -18,6 +18,10 @@ def readiness_problem(driver: DeliveryDriver, members: MemberLifecycle, draining
     """Return why the sidecar is not ready; empty: it is ready."""
     if draining.status:
         return draining.status
+    if members.fenced_instance:
+        return (
+            f"another process has taken the instance {members.fenced_instance} (FENCED_INSTANCE_ID): end it"
+        )
     if members.awaits_instance_name:
         # A surge pod of a rollout: it waits for the instance name of a pod that ends.
         return ""

@@ -127,6 +127,8 @@ class Ended:
     reason: str
     # True: an error stopped it, and not an End command.
     failed: bool
+    # True: another process has taken its instance id.
+    is_fenced: bool = False
 
 
 Action = (

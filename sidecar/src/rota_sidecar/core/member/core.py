@@ -59,6 +59,8 @@ class Core:
         self.reason = ""
         # True from CoordinatorFound until the connection is lost.
         self.is_connected = False
+        # Another process has taken the instance id.
+        self.is_fenced = False
         self._calls = 0
         self._last_problem = ""
         self._missing: tuple[str, ...] = ()
@@ -222,7 +224,7 @@ class Core:
         match self.state:
             case st.Stopped() as state:
                 self.state = st.Stopped(None, state.reason, state.failed)
-                self.actions.append(do.Ended(state.reason, state.failed))
+                self.actions.append(do.Ended(state.reason, state.failed, self.is_fenced))
             case _:
                 self.state = st.Down()
 

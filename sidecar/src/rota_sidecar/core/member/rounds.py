@@ -247,6 +247,7 @@ def lose_membership(core: Core, what: Reaction, error: Error, attempt: int) -> N
             core.reset_generation(said)
         case _:
             if error == pb.FENCED_INSTANCE_ID:
+                core.is_fenced = True
                 core.reset_member_id(said)
             core.fail(said, leave=False)
             return

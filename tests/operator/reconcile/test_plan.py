@@ -482,3 +482,14 @@ def test_static_members_of_a_deployment_get_instances_of_their_group() -> None:
         InstancePool("orders", 4, 60_000, 60_000)
     ]
     assert pools(World(resource())) == [None]
+
+
+def test_an_autoscaler_of_the_workload_has_no_more_pods_than_static_members_have_instances() -> None:
+    static = {"static": True, "sessionTimeoutSeconds": 60}
+    world = World(resource(membership=static, replicas=2), autoscalers=("pods",))
+    world.workloads[ORDERS].put(("spec", "replicas"), 5)
+    decision = world.plan()
+    assert decision.desired_replicas == 5
+    assert [each.pool for each in decision.actions if isinstance(each, do.Configure)] == [
+        InstancePool("orders", 5, 60_000, 60_000)
+    ]

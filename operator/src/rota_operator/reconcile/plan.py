@@ -28,6 +28,7 @@ from rota_operator.reconcile.observed import Object, Observed
 from rota_operator.reconcile.owned_objects import config_map_actions, disruption_budget_actions, name_problem
 from rota_operator.reconcile.ownership import is_applied
 from rota_operator.reconcile.release import plan_deletion, release, wants_group_deleted
+from rota_operator.reconcile.rollouts import rollout_remarks
 from rota_operator.reconcile.selectors import selector_text
 from rota_operator.reconcile.settings import settings_hash, settings_text
 from rota_operator.reconcile.sidecar import SidecarSpec, needs_instances, rack_problem, secret_files
@@ -90,7 +91,7 @@ def plan(observed: Observed) -> Decision:
         coordination=group.coordination,
         sidecar_image=accepted.sidecar.image,
         selector=selector_text(accepted.target["spec"]["selector"]),
-        desired_replicas=_desired_replicas(group, accepted.target),
+        desired_replicas=_desired_replicas(observed, group, accepted.target),
     )
 
 
@@ -184,7 +185,10 @@ def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -
     yield from _initial_offsets(observed, accepted)
     yield from _scale(observed, accepted)
     yield Configure(
-        group.group_id, settings_text(spec), settings_hash(group.spec), _instance_pool(group, target)
+        group.group_id,
+        settings_text(spec),
+        settings_hash(group.spec),
+        _instance_pool(observed, group, target),
     )
 
 
@@ -204,13 +208,13 @@ def _offering(spec: ConsumerGroupSpec, offered: Offer) -> ConsumerGroupSpec:
     return spec.model_copy(update={"assignment": assignment})
 
 
-def _instance_pool(group: Group, target: Object) -> InstancePool | None:
+def _instance_pool(observed: Observed, group: Group, target: Object) -> InstancePool | None:
     """Return the instances that pods get one by one, because their names change."""
     if not needs_instances(group.spec, target["kind"]):
         return None
     return InstancePool(
         group.identity.name,
-        _desired_replicas(group, target),
+        _desired_replicas(observed, group, target),
         group.spec.membership.silence_ms_max,
         termination_s(group.spec) * 1000,
     )
@@ -248,15 +252,17 @@ def _needs_initial_offsets(observed: Observed, accepted: Accepted) -> bool:
     """
     group = accepted.group
     return (
-        _desired_replicas(group, accepted.target) == 0
+        _desired_replicas(observed, group, accepted.target) == 0
         and observed.members == 0
         and observed.is_new is True
         and group.spec.offsets.initial_offset != "none"
     )
 
 
-def _desired_replicas(group: Group, target: Object) -> int:
-    return replicas_of(target) if group.spec.replicas is None else group.spec.replicas
+def _desired_replicas(observed: Observed, group: Group, target: Object) -> int:
+    """Return the number of pods that is applied: an autoscaler of the workload has its own."""
+    replicas = group.spec.replicas
+    return replicas_of(target) if replicas is None or observed.autoscalers else replicas
 
 
 def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
@@ -278,6 +284,8 @@ def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
             f"terminationGracePeriodSeconds {owner_s} of {target['kind']} {target['metadata']['name']} is too short for the "
             f"drain; Rota raises it to {needed_s} after each kubectl apply, which restarts the pods; set it to {needed_s}",
         )
+    replicas = _desired_replicas(observed, accepted.group, target)
+    yield from rollout_remarks(accepted.group.spec, target, replicas, needed_s)
     if _is_start_unknown(observed, accepted):
         yield Remark(
             ConditionType.READY,
@@ -302,7 +310,8 @@ def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
 
 def _is_start_unknown(observed: Observed, accepted: Accepted) -> bool:
     """Return whether a group without pods may have no offsets, and the operator commits none."""
-    if _desired_replicas(accepted.group, accepted.target) != 0 or observed.is_new is False:
+    replicas = _desired_replicas(observed, accepted.group, accepted.target)
+    if replicas != 0 or observed.is_new is False:
         return False
     is_out_of_reach = accepted.group.coordination != ROTA_COORDINATION and observed.members is None
     return is_out_of_reach or observed.is_new is None

@@ -85,6 +85,9 @@ class Reason(StrEnum):
     NO_RACK = "NoRack"
     PRE_STOP_KEPT = "PreStopKept"
     GRACE_PERIOD_RAISED = "GracePeriodRaised"
+    DRAIN_TIME_LONG = "DrainTimeLong"
+    ROLLOUT_STOPS_GROUP = "RolloutStopsGroup"
+    EVICTIONS_BLOCKED = "EvictionsBlocked"
     SIDECAR_VERSION = "SidecarVersion"
     NO_INITIAL_OFFSETS = "NoInitialOffsets"
     WAITING_FOR_MEMBERS = "WaitingForMembers"
@@ -139,6 +142,9 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "", Reason.NO_RACK, "Members have no rack, because the pod's topology label is not available."),
         (_READY, "", Reason.PRE_STOP_KEPT, "The container has a `preStop` of its own, so it does not wait for the drain."),
         (_READY, "", Reason.GRACE_PERIOD_RAISED, "The workload's manifest has a `terminationGracePeriodSeconds` that is too short for the drain. Rota raises it, again after each `kubectl apply` of the workload, and each time the pods restart. Set the seconds of the message in the manifest."),
+        (_READY, "", Reason.DRAIN_TIME_LONG, "Pods may take longer to terminate than the cluster-autoscaler waits by default, 600 s. Use a smaller `sidecar.terminationDrainSeconds`, or raise the autoscaler's limit."),
+        (_READY, "", Reason.ROLLOUT_STOPS_GROUP, "A rollout terminates all pods of the workload at the same time: strategy `Recreate`, or a `maxUnavailable` of all replicas. No partition has an owner meanwhile."),
+        (_READY, "", Reason.EVICTIONS_BLOCKED, "`podDisruptionBudget.maxUnavailable` is 0: no pod is ever evicted, and `kubectl drain` does not end."),
         (_READY, "", Reason.SIDECAR_VERSION, "Sidecars have another version than the operator: an older one ignores settings that it does not know. Set `sidecar.image`."),
         (_READY, "", Reason.NO_INITIAL_OFFSETS, "The group has no members yet and the operator cannot commit its initial offsets."),
         (_READY, "", Reason.WAITING_FOR_MEMBERS, "`deletionPolicy: DeleteGroup` waits until the last member has left."),

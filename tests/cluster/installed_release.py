@@ -27,7 +27,7 @@ from tests.support.cluster.cluster import statuses_of
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
-from tests.support.cluster.orders import GROUP, SHOP, orders
+from tests.support.cluster.orders import ENRICHER, GROUP, SHOP, orders
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
 
 RELEASE, NAMESPACE, APPLICATIONS = "rota", "disturbed", "disturbed-shop"
@@ -70,8 +70,8 @@ class Installed(NamedTuple):
         """Restarts of each container of the release and of the applications, by NAMESPACE/POD/CONTAINER."""
         return {
             f"{namespace}/{pod['metadata']['name']}/{each['name']}": each["restartCount"]
-            for namespace in (NAMESPACE, APPLICATIONS)
-            for pod in self.pods(namespace)
+            for namespace, selector in ((NAMESPACE, "app.kubernetes.io/component"), (APPLICATIONS, ""))
+            for pod in self.pods(namespace, selector)
             for each in statuses_of(pod)
         }
 
@@ -162,8 +162,8 @@ def is_settled(found: Description, members: int) -> bool:
     return (found.state, len(found.members), owned) == (STABLE, members, PARTITIONS)
 
 
-def example(image: str) -> list[Manifest]:
-    """The orders example at the release's coordinator."""
+def example(image: str, **variables: str) -> list[Manifest]:
+    """The orders example at the release's coordinator, with variables of the application."""
     found: list[Manifest] = json.loads(
         json.dumps(orders(APPLICATIONS, image)).replace(EXAMPLE_COORDINATOR, COORDINATOR_ADDRESS)
     )
@@ -171,6 +171,14 @@ def example(image: str) -> list[Manifest]:
         if manifest["kind"] == "ConsumerGroup":
             manifest["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
         elif manifest["metadata"]["name"] == SHOP:
-            [container] = manifest["spec"]["template"]["spec"]["containers"]
-            container["env"] = [{"name": "ORDERS_A_SECOND", "value": ORDERS_A_SECOND}]
+            variables_of(manifest).append({"name": "ORDERS_A_SECOND", "value": ORDERS_A_SECOND})
+        elif manifest["metadata"]["name"] == ENRICHER:
+            variables_of(manifest).extend({"name": name, "value": each} for name, each in variables.items())
     return found
+
+
+def variables_of(workload: Manifest) -> list[Manifest]:
+    """Return the variables of a workload's only container; empty ones, to be filled in."""
+    [container] = workload["spec"]["template"]["spec"]["containers"]
+    container["env"] = []
+    return container["env"]  # type: ignore[no-any-return]

@@ -2,7 +2,8 @@
 A release of the chart, with rights in all namespaces, that is disturbed while orders are priced: the API server is away, and certificates
 and their authority are replaced. In the end each order is priced once, and nothing was restarted.
 
-What its accounts may do equals a list; pods that are less restricted are refused.
+What its accounts may do equals a list, and they use all of it; pods that are less restricted are refused; secrets in every place are found
+nowhere else.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ from rota_operator.certificates.job import CertificatesRun, ServerSecret
 from rota_operator.certificates.rotation import DAY_S
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.credentials import load
+from rota_operator.spec.conditions import Reason
 from rota_service.event_log import open_event_log
+from tests.chart.granted import rights
 from tests.cluster.installed_release import (
     APPLICATIONS,
     COORDINATOR,
@@ -32,8 +35,20 @@ from tests.cluster.installed_release import (
     Installed,
     example,
 )
+from tests.cluster.planted import KINDS, find, outputs
+from tests.cluster.planted_release import (
+    BROKER,
+    CONTROL,
+    DATABASE,
+    LEDGER,
+    POSTGRESQL,
+    REFUSED,
+    Planted,
+    issued,
+)
+from tests.cluster.recorded_rights import not_granted, unused
 from tests.cluster.released import tag_flags
-from tests.support import rota_images
+from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.addresses import API_PORT
 from tests.support.cluster.kubectl import KubectlFailed
@@ -59,13 +74,20 @@ REPLICAS = 3
 
 
 @pytest.fixture(scope="module")
-def installed(without_operator: Cluster) -> Iterator[Installed]:
+def hidden() -> Planted:
+    """Secrets of the release and of its applications."""
+    return Planted.new()
+
+
+@pytest.fixture(scope="module")
+def installed(without_operator: Cluster, hidden: Planted) -> Iterator[Installed]:
     """Install the chart, and the example; uninstall it in the end."""
     cluster, images = without_operator, rota_images.prepare()
     for image in images.values():
         cluster.load_image(image)
     for name in (NAMESPACE, APPLICATIONS):
         cluster.kubectl("create", "--filename", "-", input=json.dumps(restricted_namespace(name)))
+    cluster.apply(hidden.of_release(), namespace=NAMESPACE)
     release = Installed(cluster, images["cli"])
     # Other tests may have created the CustomResourceDefinition.
     release.helm(
@@ -76,8 +98,10 @@ def installed(without_operator: Cluster) -> Iterator[Installed]:
         f"--timeout={WITHIN_S}s",
         "--take-ownership",
         "--set=coordinator.store.sqlite.persistent=false",
+        *hidden.values(),
         *tag_flags(images),
     )
+    cluster.apply(hidden.postgresql(*tag_flags(images)), namespace=NAMESPACE)
     yield release
     release.kubectl("delete", "consumergroups", "--all", f"--timeout={WITHIN_S}s")
     release.helm("uninstall", RELEASE)
@@ -85,10 +109,11 @@ def installed(without_operator: Cluster) -> Iterator[Installed]:
 
 
 @pytest.fixture(scope="module")
-def ordering(installed: Installed) -> Installed:
-    """The release with the orders example, whose group is Ready."""
-    cluster = installed.cluster
-    cluster.apply(example(installed.application.name), namespace=APPLICATIONS)
+def ordering(installed: Installed, hidden: Planted) -> Installed:
+    """The release with the orders example, whose group is Ready, and a group on Kafka, of which no broker answers."""
+    image = installed.application.name
+    manifests = [*example(image, PAYMENT_KEY=hidden.variable), *hidden.of_applications(image)]
+    installed.cluster.apply(manifests, namespace=APPLICATIONS)
     installed.wait_group("condition=Ready")
     return installed
 
@@ -158,13 +183,13 @@ def dns_names(installed: Installed, part: str) -> list[str]:
 
 
 def trusted(installed: Installed) -> Mapping[str, str]:
-    """Authority that each pod of the applications finds in its files."""
+    """Authority that each pod of the example finds in its files."""
     return {
         pod["metadata"]["name"]: installed.kubectl(
             "exec", pod["metadata"]["name"], "--container=app", "--",
             "python", "-c", f"print(open({TRUSTED!r}).read(), end='')",
         )
-        for pod in installed.pods(APPLICATIONS)
+        for pod in installed.pods(APPLICATIONS, f"app in ({ENRICHER}, {PRODUCER})")
     }  # fmt: skip
 
 
@@ -275,6 +300,43 @@ def test_an_account_can_do_what_the_list_says(ordering: Installed, account: str)
     }
     expected = {where: sorted([*lines, *CAN[EVERY_ACCOUNT]]) for where, lines in CAN[account].items()}
     assert found == expected
+
+
+def test_no_secret_is_in_a_log_an_event_an_object_an_argument_or_a_metric(
+    ordering: Installed, hidden: Planted
+) -> None:
+    """The search finds the control in each kind of place, and the failures in which a secret could be quoted have occurred."""
+    refused = f"jsonpath={{.status.conditions[?(@.type=='Ready')].reason}}={Reason.PODS_REFUSED}"
+    ordering.wait_group(refused, REFUSED)
+    secrets = {**hidden.hidden(), **issued(ordering)}
+    control = hidden.start_control(ordering)
+    found = outputs(ordering.cluster, (NAMESPACE, APPLICATIONS))
+    control.kill()
+    assert (
+        {each.kind for each in find({CONTROL: hidden.control}, found)}
+        == {each.kind for each in found}
+        == KINDS
+    )
+    assert find(secrets, found) == []
+    logs = {each.where: each.text for each in found if each.kind == "log"}
+    assert BROKER in logs[f"{APPLICATIONS}/{LEDGER}-0/rota-sidecar"]
+    assert DATABASE.rpartition(":")[2] in logs[f"{NAMESPACE}/{POSTGRESQL}/coordinator"]
+    # Of both parts and each sidecar.
+    assert len([each for each in found if each.kind == "metrics"]) >= 3 + REPLICAS
+
+
+def test_the_accounts_use_each_of_their_rights_and_no_more(ordering: Installed) -> None:
+    """The API server has recorded what they have done until now; only this is rare."""
+    without = '--patch={"spec":{"podDisruptionBudget":null}}'
+    ordering.kubectl("patch", "consumergroup", LEDGER, "--type=merge", without)
+    budget = f"poddisruptionbudget/rota-{LEDGER}"
+    ordering.cluster.wait(budget, "delete", namespace=APPLICATIONS, within_s=WITHIN_S)
+    granted = rights(helm.render(namespace=NAMESPACE))
+    requests = list(ordering.cluster.requests(NAMESPACE))
+    assert not_granted(granted, requests) == []
+    assert unused(granted, requests) == []
+    # Pods of a group have no rights, and request nothing.
+    assert list(ordering.cluster.requests(APPLICATIONS)) == []
 
 
 def test_each_order_was_priced_once_and_nothing_was_restarted(ordering: Installed, report: list[str]) -> None:

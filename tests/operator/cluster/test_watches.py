@@ -1,0 +1,220 @@
+"""kopf's watches as the operator sets them up, at an API server whose watches are silent, expired, refused, or end at once."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import kopf
+import pytest
+from aiohttp import web
+
+from rota_operator.cluster import handlers
+from rota_operator.cluster.handlers import Handlers, WatchFailed, registry_of
+from rota_operator.cluster.index import ResourceIndex
+from rota_operator.cluster.kinds import (
+    CONFIG_MAP,
+    CONSUMER_GROUP,
+    DISRUPTION_BUDGET,
+    WORKLOADS,
+    ResourceKind,
+)
+from rota_operator.cluster.queues import Key
+from tests.operator.cluster.test_index import group
+
+# kopf begins once it knows the last two.
+KINDS = (
+    CONSUMER_GROUP,
+    *WORKLOADS,
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    ResourceKind("v1", "Namespace", "namespaces"),
+    ResourceKind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
+)
+GROUPS_PATH = "/apis/rota.dev/v1alpha1/namespaces/shop/consumergroups"
+SILENCE_S, WITHIN_S = 0.5, 20
+# Watches have no end of their own.
+CLEANUP_S = 0.1
+ONE, TWO = Key("shop", "one"), Key("shop", "two")
+# Answers one watch of ConsumerGroups; returning ends it.
+WatchAnswer = Callable[["Server", web.Request, web.StreamResponse], Awaitable[None]]
+
+
+def discovery_of(kinds: tuple[ResourceKind, ...]) -> Mapping[str, Any]:
+    """The answers by which a client finds out which kinds there are."""
+    found: dict[str, Any] = {"/api": {"versions": ["v1"]}, "/apis": {"groups": []}}
+    for kind in kinds:
+        name, _, version = kind.api_version.rpartition("/")
+        path = f"/apis/{kind.api_version}" if name else "/api/v1"
+        if name and path not in found:
+            known = {"version": version}
+            found["/apis"]["groups"].append({"name": name, "versions": [known], "preferredVersion": known})
+        found.setdefault(path, {"resources": []})["resources"].append(
+            {
+                "name": kind.plural,
+                "kind": kind.kind,
+                "singularName": "",
+                "namespaced": True,
+                "verbs": ["list", "watch"],
+            }
+        )
+    return found
+
+
+async def silent(server: "Server", request: web.Request, response: web.StreamResponse) -> None:
+    await response.prepare(request)
+    await server.idle()
+
+
+async def unanswered(server: "Server", request: web.Request, response: web.StreamResponse) -> None:
+    await server.idle()
+
+
+async def expired(server: "Server", request: web.Request, response: web.StreamResponse) -> None:
+    await response.prepare(request)
+    gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
+    await response.write(json.dumps(gone).encode() + b"\n")
+
+
+async def refused(server: "Server", request: web.Request, response: web.StreamResponse) -> None:
+    response.set_status(410)
+    await response.prepare(request)
+
+
+async def failed(server: "Server", request: web.Request, response: web.StreamResponse) -> None:
+    await response.prepare(request)
+    wrong = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "reason": "InternalError"}}
+    await response.write(json.dumps(wrong).encode() + b"\n")
+
+
+class Server:
+    """
+    ConsumerGroup `one` exists from the beginning, `two` is created while the first watch is open.
+
+    `answer` answers the first watch of ConsumerGroups; each later one shows what has happened since its version.
+    """
+
+    def __init__(self, answer: WatchAnswer) -> None:
+        self._first: list[WatchAnswer] = [answer]
+        self._discovery = discovery_of(KINDS)
+        self.ended = threading.Event()
+        self.lists = 0
+        self.watched_from: list[str] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if (found := self._discovery.get(request.path)) is not None:
+            return web.json_response(found)
+        if "watch" in request.query:
+            return await self._watch(request)
+        items = []
+        if request.path == GROUPS_PATH:
+            self.lists += 1
+            items = [group("one")] if self.lists == 1 else [group("one"), self.two]
+        version = "10" if self.lists <= 1 else "20"
+        return web.json_response({"items": items, "metadata": {"resourceVersion": version}})
+
+    async def idle(self) -> None:
+        """Keep a watch open until the test ends."""
+        await asyncio.to_thread(self.ended.wait)
+
+    @property
+    def two(self) -> Any:  # noqa: ANN401  an object
+        found = group("two")
+        found["metadata"]["resourceVersion"] = "15"
+        return found
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if request.path == GROUPS_PATH:
+            self.watched_from.append(request.query["resourceVersion"])
+            if self._first:
+                await self._first.pop()(self, request, response)
+                return response
+        await response.prepare(request)
+        if request.path == GROUPS_PATH and int(request.query["resourceVersion"]) < 15:
+            await response.write(json.dumps({"type": "ADDED", "object": self.two}).encode() + b"\n")
+        await self.idle()
+        return response
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[str]:
+    """Serve in a thread: kopf cancels what else runs on its loop when it ends."""
+    loop, started, stop = asyncio.new_event_loop(), Future[int](), asyncio.Event()
+
+    async def serve() -> None:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", server.handle)
+        runner = web.AppRunner(application, shutdown_timeout=CLEANUP_S)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        started.set_result(runner.addresses[0][1])
+        await stop.wait()
+        await runner.cleanup()
+
+    serving = threading.Thread(target=loop.run_until_complete, args=[serve()], daemon=True)
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{started.result(WITHIN_S)}"
+    finally:
+        server.ended.set()
+        loop.call_soon_threadsafe(stop.set)
+        serving.join(WITHIN_S)
+        loop.close()
+
+
+def seen_of(server: Server) -> list[Key]:
+    """Watch until both ConsumerGroups are seen; return them in this order. Raises WatchFailed."""
+    keys: list[Key] = []
+
+    async def story() -> None:
+        both, stop = asyncio.Event(), asyncio.Event()
+
+        def add(key: Key, *, is_own: bool) -> bool:
+            keys.append(key)
+            if TWO in keys:
+                both.set()
+            return True
+
+        async def login(**_: object) -> kopf.ConnectionInfo:
+            return kopf.ConnectionInfo(server=address)
+
+        found = Handlers(ResourceIndex(), add, lambda _kind, _version: None, lambda _problem: None)
+        waiting = asyncio.create_task(both.wait())
+        watching = asyncio.create_task(
+            handlers.watch(registry_of(found, login), ["shop"], stop, lambda: None)
+        )
+        async with asyncio.timeout(WITHIN_S):
+            await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            stop.set()
+            await watching
+
+    with serving(server) as address:
+        asyncio.run(story())
+    return keys
+
+
+@pytest.mark.parametrize("answer", [silent, unanswered])
+def test_a_change_during_a_silent_watch_is_seen_once_it_is_opened_again_where_it_was(
+    answer: WatchAnswer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "SILENCE_S", SILENCE_S)
+    server = Server(answer)
+    assert seen_of(server) == [ONE, TWO]
+    assert (server.lists, server.watched_from) == (1, ["10", "10"])
+
+
+def test_a_watch_whose_history_is_gone_begins_with_a_list() -> None:
+    server = Server(expired)
+    assert seen_of(server) == [ONE, TWO]
+    assert (server.lists, server.watched_from[-1]) == (2, "20")
+
+
+@pytest.mark.parametrize("answer", [refused, failed])
+def test_an_answer_that_a_watch_cannot_be_gone_on_from_ends_all_watches(answer: WatchAnswer) -> None:
+    with pytest.raises(WatchFailed, match="the API server cannot be watched"):
+        seen_of(Server(answer))

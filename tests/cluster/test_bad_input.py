@@ -176,7 +176,13 @@ def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
     shop.group("orders", "Deployment", "enricher", assignment={"strategy": "acme"})
     refusal = f"{old_name}: spec.assignment.strategy: unknown strategy acme"
     assert refusal in shop.wait_ready_reason("orders", "SettingsRefused")
-    assert capable["metadata"]["name"] not in shop.condition("orders", "Ready")["message"]
+    # Named until it reports that it offers the new one too.
+    wait_for(
+        "the other one is not named",
+        lambda: not says(capable["metadata"]["name"]),
+        within_s=WITHIN_S,
+        poll_s=0.5,
+    )
     # The other one has offered both strategies, so the group goes on.
     assert not any(each.exit_code for each in sidecars)
     shop.wait("cg/orders", "jsonpath={.status.members}=2")

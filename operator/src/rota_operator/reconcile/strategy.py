@@ -49,9 +49,11 @@ def offer(wanted: Sequence[str], written: Sequence[str], group: GroupStrategies,
     former = _still_needed(wanted, written, group)
     if not former or not has_pods:
         return Offer(wanted)
-    if (waits_for := _obstacle(wanted, group)) or written[: len(wanted)] != wanted:
-        return Offer((*wanted, *former), waits_for or "the sidecars to offer it")
-    return Offer(wanted)
+    if written[: len(wanted)] != wanted:
+        # No sidecar has its order yet.
+        return Offer((*wanted, *former), "the sidecars to offer it")
+    waits_for = _obstacle(wanted, group)
+    return Offer((*wanted, *former), waits_for) if waits_for else Offer(wanted)
 
 
 def _chosen(group: GroupStrategies) -> frozenset[str]:

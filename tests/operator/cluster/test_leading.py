@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import logging
 import time
-from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -21,9 +20,11 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
 from rota_service.event_log import EventLog
 from rota_service.pod_tokens import POD_NAME, POD_UID
-from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run
+from tests.operator.cluster.api_server import Answer, ApiServer, Sent, serving
 
 pytestmark = pytest.mark.process
+
+WITHIN_S = 90
 
 Json = dict[str, Any]
 POD = "orders-0"
@@ -62,6 +63,8 @@ def answer(sent: Sent) -> Answer:
         return Answer(body={"metadata": {"name": POD, "uid": UID, "labels": labels}})
     if sent.path.endswith("/consumergroups") and "watch" not in sent.query:
         return Answer(body={"items": [GROUP], "metadata": {"resourceVersion": "1"}})
+    if sent.path.endswith("/consumergroups/orders") and sent.method == "GET":
+        return Answer(body=GROUP)
     return Answer(404)
 
 
@@ -83,21 +86,30 @@ def test_streams_of_sidecars_end_with_the_term(caplog: pytest.LogCaptureFixture)
     """The end of kopf's watches cancels what has begun after them, and a stream that is cancelled is never ended."""
     caplog.set_level(logging.INFO)
 
+    server = ApiServer(answer)
+
     async def story(api: Api) -> None:
         leader = Leading(environment(api), 1)
         leading = asyncio.create_task(leader.run())
-        while not (said := [each.message for each in caplog.records if "fleet on " in each.message]):
-            await asyncio.sleep(0)
-            assert not leading.done(), leading.result()
-        async with grpc.aio.insecure_channel(said[0].removeprefix("fleet on ")) as channel:
-            stream = FleetStub(channel).Connect(metadata=(("authorization", "Bearer token"),))
-            await stream.write(pb.SidecarReport(sidecar=POD, group_id="shop.orders"))
-            while not leader._fleet._server.connected:
+        try:
+            while not (said := [each.message for each in caplog.records if "fleet on " in each.message]):
                 await asyncio.sleep(0)
-            leading.cancel()
-            with suppress(asyncio.CancelledError):
-                await leading
-            async with asyncio.timeout(5):
+                assert not leading.done(), leading.result()
+            async with grpc.aio.insecure_channel(said[0].removeprefix("fleet on ")) as channel:
+                stream = FleetStub(channel).Connect(metadata=(("authorization", "Bearer token"),))
+                await stream.write(pb.SidecarReport(sidecar=POD, group_id="shop.orders"))
+                while not (
+                    leader._fleet._server.connected and {each.path for each in server.sent} >= KINDS.keys()
+                ):
+                    await asyncio.sleep(0)
+                leading.cancel()
                 assert await stream.code() is grpc.StatusCode.UNAVAILABLE
+        finally:
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
 
-    run(ApiServer(answer), story)
+    async def bounded() -> None:
+        async with asyncio.timeout(WITHIN_S), serving(server) as api:
+            await story(api)
+
+    asyncio.run(bounded())

@@ -112,7 +112,7 @@ def logs(cluster: Cluster, pod: Any) -> Iterator[Output]:  # noqa: ANN401  parse
     """Yield the logs of each container of a pod, and of the one before."""
     metadata = pod["metadata"]
     for each in statuses_of(pod):
-        lives = [()] if each.get("started") or "terminated" in each["state"] else []
+        lives = [()] if "waiting" not in each["state"] else []
         if "terminated" in each.get("lastState", {}):
             lives.append(("--previous",))  # type: ignore[arg-type]
         for life in lives:

@@ -11,10 +11,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from tests.cluster.planted import KINDS, find, lines_of, outputs
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import only_row
 from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.orders import GROUP, SHOP, audit, move_to_kafka, orders
+from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
 from tests.support.kafka import Kafka, running
 from tests.support.kafka.security import Guarded
 from tests.support.processes import steady_ms, wait_for
@@ -219,3 +221,13 @@ def test_each_order_is_priced_once(example: Example, tmp_path: Path) -> None:
     produced = found.partition(",")[0].removeprefix("produced ")
     assert found == f"produced {produced}, processed {produced}, unprocessed 0, repeated 0"
     assert int(produced) > 0
+
+
+def test_no_secret_of_the_login_is_in_a_log_an_event_an_object_an_argument_or_a_metric(
+    example: Example,
+) -> None:
+    known = security(example.kafka)
+    secrets = {"password": known.password, **lines_of("key", known.client.key.read_text())}
+    found = outputs(example.cluster, (NAMESPACE, ROTA))
+    assert {each.kind for each in found} == KINDS
+    assert find(secrets, found) == []

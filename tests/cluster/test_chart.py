@@ -1,6 +1,6 @@
 """
 The chart, installed by Helm into a namespace that enforces the Pod Security level "restricted": with TLS, by certificates of its Job, and
-with tokens that Kubernetes reviews.
+with tokens that Kubernetes reviews. It has Roles only, and the right to review tokens that its notes let an administrator grant.
 
 The orders example prices each order once, and that of payments writes each receipt once; `helm test` passes; `helm uninstall` leaves
 the applications running. A second release, of values-quickstart.yaml, is installed beside it.
@@ -8,6 +8,7 @@ the applications running. A second release, of values-quickstart.yaml, is instal
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +17,14 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.chart.granted import rights
 from tests.chart.rendered import VALUES
+from tests.cluster.recorded_rights import not_granted, of_cluster
 from tests.cluster.released import tag_flags
 from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.images import Image
+from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest, restricted_namespace
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, orders
 from tests.support.cluster.orders import SHOP as PRODUCER
@@ -56,6 +60,11 @@ while paid.keys() - receipts.keys():
     receipts = payments("receipts")
 print("payments", paid.total(), "receipts", receipts.total(), "different", len(receipts))
 """
+# Binding of the release's accounts to the right to review tokens, as its notes name it.
+REVIEWS = f"rota:{NAMESPACE}:{RELEASE}:token-reviews"
+TOKEN_REVIEWS = "authentication.k8s.io/tokenreviews"
+# Without any right beyond the namespaces; other tests may have created the CustomResourceDefinition.
+NAMESPACED = (f"--values={CHART / 'values-namespaced.yaml'}", "--set=crds.install=true")
 QUICK, QUICK_SHOP = "quickstart", "quickstart-shop"
 COORDINATOR = f"rota-coordinator.{NAMESPACE}:7070"
 WITHIN_S = 120
@@ -96,9 +105,15 @@ def values(images: dict[str, Image], shop: str = SHOP) -> list[str]:
     ]
 
 
+def grant_token_reviews(cluster: Cluster, notes: str) -> None:
+    """Run the command that the release's notes have for an administrator."""
+    [command] = re.findall(r"kubectl (create clusterrolebinding (?:.*\\\n)*.*)", notes)
+    cluster.kubectl(*shlex.split(command.replace("\\\n", " ")))
+
+
 @pytest.fixture(scope="module")
 def installed(without_operator: Cluster) -> Iterator[Installed]:
-    """Install the chart; uninstall it in the end."""
+    """Install the chart with Roles only, and let it review tokens; uninstall it in the end."""
     cluster, images = without_operator, rota_images.prepare()
     for image in images.values():
         cluster.load_image(image)
@@ -106,11 +121,14 @@ def installed(without_operator: Cluster) -> Iterator[Installed]:
         cluster.kubectl("create", "--filename", "-", input=json.dumps(restricted_namespace(name)))
     release = Installed(cluster, images["cli"], images[rota_images.EXAMPLE])
     began = time.monotonic()  # noqa: TID251  a measurement
-    # Other tests may have created the CustomResourceDefinition.
-    release.helm(
-        "install", RELEASE, CHART, "--wait", f"--timeout={WITHIN_S}s", "--take-ownership", *values(images)
-    )
-    yield release._replace(install_s=time.monotonic() - began)  # noqa: TID251
+    notes = release.helm(
+        "install", RELEASE, CHART, "--wait", f"--timeout={WITHIN_S}s", "--take-ownership",
+        *NAMESPACED, *values(images),
+    )  # fmt: skip
+    took_s = time.monotonic() - began  # noqa: TID251
+    grant_token_reviews(cluster, notes)
+    yield release._replace(install_s=took_s)
+    cluster.kubectl("delete", "clusterrolebinding", REVIEWS)
     cluster.kubectl("delete", "namespace", NAMESPACE, SHOP, "--wait=false")
 
 
@@ -225,6 +243,31 @@ def test_helm_test_passes(installed: Installed) -> None:
     assert "Phase:          Succeeded" in said
     assert f"rota-operator.{NAMESPACE}:7083: ok" in said
     assert f"{COORDINATOR}: ok" in said
+
+
+def test_the_release_asks_nothing_of_the_cluster_but_to_review_tokens(installed: Installed) -> None:
+    """With Roles only. The API server has recorded each request; it refused none but reviews before they were granted."""
+    requests = list(installed.cluster.requests(NAMESPACE))
+    assert {each.account.partition("/")[2] for each in requests} == {
+        "rota-operator", "rota-coordinator", "rota-certificates",
+    }  # fmt: skip
+    assert {each.namespace for each in requests if each.namespace} == {NAMESPACE, SHOP}
+    assert {(each.account, each.verb, each.resource) for each in of_cluster(requests)} == {
+        (f"{NAMESPACE}/{account}", "create", TOKEN_REVIEWS)
+        for account in ("rota-operator", "rota-coordinator")
+    }
+    granted = rights(helm.render(*NAMESPACED, *values(rota_images.prepare()), namespace=NAMESPACE))
+    assert not_granted(granted, [each for each in requests if each.resource != TOKEN_REVIEWS]) == []
+    # It would be refused.
+    groups = (
+        "get",
+        "consumergroups",
+        "--output=name",
+        f"--as=system:serviceaccount:{NAMESPACE}:rota-operator",
+    )
+    assert GROUP in installed.kubectl(*groups)
+    with pytest.raises(KubectlFailed, match="cannot list resource"):
+        installed.cluster.kubectl(*groups, "--all-namespaces")
 
 
 def test_no_log_has_a_key(installed: Installed) -> None:

@@ -26,11 +26,12 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest, restricted_namespace
-from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, orders
+from tests.support.cluster.orders import AUDIT, COUNTS, ENRICHER, GROUP, orders
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
 from tests.support.cluster.rota_manifests import SECURITY
 from tests.support.helm import CHART
+from tests.support.processes import wait_for
 from tests.support.tree import REPO
 
 # It may have to start the cluster, and to load four images.
@@ -199,12 +200,18 @@ def test_the_orders_example_prices_each_order_once(
     cluster.wait(f"consumergroup/{GROUP}", "condition=Ready", namespace=SHOP, within_s=WITHIN_S)
     report.append(f"helm install --wait: {installed.install_s:.0f} s")
     report.extend(sorted(memory(cluster)))
-    installed.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=0")
-    installed.kubectl("wait", "pods", f"--selector=app={PRODUCER}", "--for=delete", f"--timeout={WITHIN_S}s")
     # A member that is still ending could price an order again.
     installed.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={WITHIN_S}s")
-    application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", "python", "-c", AUDIT)
-    audited = installed.kubectl(*application, f"rota://{COORDINATOR}").strip()
+    application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", "python", "-c")
+
+    def says(program: str) -> str:
+        return installed.kubectl(*application, program, f"rota://{COORDINATOR}").strip()
+
+    # The shop is rolled out once more when it is given its token.
+    wait_for("the first order", lambda: not says(COUNTS).startswith("produced 0,"), within_s=WITHIN_S)
+    installed.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=0")
+    installed.kubectl("wait", "pods", f"--selector=app={PRODUCER}", "--for=delete", f"--timeout={WITHIN_S}s")
+    audited = says(AUDIT)
     report.append(f"orders: {audited}")
     found = re.fullmatch(r"produced (\d+), processed (\d+), unprocessed 0, repeated 0", audited)
     assert found is not None, audited

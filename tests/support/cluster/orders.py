@@ -26,10 +26,19 @@ TOPIC = "orders"
 # Run in a container of the example, after the shop has closed: audits until every order has its price.
 AUDIT = """
 import sys, audit
-unprocessed, counts = audit.count(sys.argv[1])
+from rota.errors import Disconnected
+unprocessed, counts = 1, ""
 while unprocessed:
-    unprocessed, counts = audit.count(sys.argv[1])
+    try:
+        unprocessed, counts = audit.count(sys.argv[1])
+    except Disconnected:
+        print("counting again: the coordinator was not reached", file=sys.stderr)
 print(counts)
+"""
+# The same of now, while orders are sold.
+COUNTS = """
+import sys, audit
+print(audit.count(sys.argv[1])[1])
 """
 # Run in a container of the example on Rota's log: prints the longest time in seconds without an order that was priced, after one time and
 # until after another one, both in ms.

@@ -3,10 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import apsw
 import pytest
+from typing_extensions import override
 
 from rota_coordinator.store.port import StoreError
 from rota_coordinator.store.sqlite import open_store
+from rota_coordinator.store.sqlite_schema import connect
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
@@ -28,3 +31,29 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
             open_store(tmp_path / "c.db")
 
     asyncio.run(body())
+
+
+class WithoutTemporaryFolder(apsw.VFS):
+    """SQLite's own way to files, on a machine where a temporary file cannot be created."""
+
+    @override
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        if name is None:
+            raise apsw.CantOpenError("there is no folder for temporary files")
+        return apsw.VFSFile("unix", name, flags)
+
+
+def test_a_change_of_many_pages_needs_no_temporary_file(tmp_path: Path) -> None:
+    """As in a container with a read-only root. SQLite keeps the pages that a failing statement would need again."""
+    files = WithoutTemporaryFolder("without-temporary-folder", "unix")
+    connection = connect(tmp_path / "c.db", "without-temporary-folder")
+    connection.execute("CREATE TABLE numbers (number INTEGER UNIQUE, text TEXT)")
+    connection.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)"
+        " INSERT INTO numbers SELECT i, hex(zeroblob(500)) FROM n"
+    )
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE numbers SET number = number + 10000")
+    connection.execute("COMMIT")
+    connection.close()
+    files.unregister()

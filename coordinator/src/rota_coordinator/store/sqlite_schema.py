@@ -65,6 +65,7 @@ def connect(path: Path, vfs: str = "") -> apsw.Connection:
     connection = apsw.Connection(str(path), vfs=vfs or None, statementcachesize=STATEMENTS)
     try:
         connection.set_busy_timeout(BUSY_MS)
+        without_temporary_files(connection)
         # Takes effect only before the first page is written.
         connection.pragma("auto_vacuum", INCREMENTAL)
         connection.pragma("journal_mode", "wal")
@@ -84,7 +85,17 @@ def connect_reader(path: Path, vfs: str = "") -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs or None)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.set_busy_timeout(BUSY_MS)
+    without_temporary_files(connection)
     return connection
+
+
+def without_temporary_files(connection: apsw.Connection) -> None:
+    """
+    Keep statement journals and sorted rows in memory.
+
+    In a container with a read-only root there may be no folder for temporary files: a change of many pages would fail then.
+    """
+    connection.pragma("temp_store", "memory")
 
 
 def migrate(connection: apsw.Connection, path: Path) -> None:

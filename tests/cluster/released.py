@@ -35,7 +35,8 @@ AUDITED = re.compile(r"produced (\d+), processed (\d+), unprocessed (\d+), repea
 class Group(NamedTuple):
     """State of the group and its pods that an upgrade must not change."""
 
-    generation: int
+    # None: unknown.
+    generation: int | None
     # UIDs of the consumers' pods, and the restarts of all their containers.
     pods: frozenset[str]
     restarts: int
@@ -120,7 +121,12 @@ class Release(NamedTuple):
         ]
         status = self.cluster.get(f"consumergroup/{GROUP}", namespace=self.shop)["status"]
         uids = frozenset(each["metadata"]["uid"] for each in pods)
-        return Group(status["generation"], uids, sum(each["restartCount"] for each in states))
+        return Group(status.get("generation"), uids, sum(each["restartCount"] for each in states))
+
+    def wait_unchanged(self, group: Group) -> None:
+        """Wait until the group is as it was: its generation is unknown for a moment when a loss is noticed, and never goes back."""
+        assert group.generation is not None
+        wait_for(f"{group}, as before", lambda: self.group() == group, within_s=WITHIN_S, poll_s=0.5)
 
     def wait_shared(self) -> None:
         """Wait until the group is ready, and its members have equal numbers of partitions."""
@@ -137,11 +143,12 @@ class Release(NamedTuple):
     def _is_shared(self) -> bool:
         status = self.cluster.get(f"consumergroup/{GROUP}", namespace=self.shop).get("status", {})
         conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
-        shares = [each["partitions"] for each in status.get("placements", ())]
+        shares = {each["podName"]: each["partitions"] for each in status.get("placements", ())}
         pods = self.consumers()
         return (
             conditions.get("Ready") == "True"
-            and shares == [12 // REPLICAS] * REPLICAS
+            # A status from before a rollout has other pods.
+            and shares == dict.fromkeys([each["metadata"]["name"] for each in pods], 12 // REPLICAS)
             and len(pods) == REPLICAS
             and all("initContainerStatuses" in each["status"] for each in pods)
         )

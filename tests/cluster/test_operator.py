@@ -54,11 +54,18 @@ class Applied(NamedTuple):
         return self.get(f"consumergroup/{GROUP}").get("status", {})
 
     def is_shared(self, replicas: int = REPLICAS) -> bool:
-        """Return True once the status is that of a group between whose rebalances nothing moves."""
+        """Return True once the status is that of the present pods, and of a group between whose rebalances nothing moves."""
         status = self.status()
         conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
-        shares = [each["partitions"] for each in status.get("placements", ())]
-        return conditions.get("Ready") == "True" and shares == [PARTITIONS // replicas] * replicas
+        shares = {each["podName"]: each["partitions"] for each in status.get("placements", ())}
+        pods = [
+            each["metadata"]["name"] for each in self.members() if "deletionTimestamp" not in each["metadata"]
+        ]
+        return (
+            conditions.get("Ready") == "True"
+            and len(pods) == replicas
+            and shares == dict.fromkeys(pods, PARTITIONS // replicas)
+        )
 
     def wait_shared(self, replicas: int = REPLICAS) -> None:
         wait_for(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from rota_operator.cluster.instance_orders import InstanceOrders
+from rota_operator.cluster.instance_orders import KUBELET_DELAY_MS, InstanceOrders
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import Fleet
@@ -223,7 +223,7 @@ def test_a_pod_that_is_scaled_away_is_drained_once() -> None:
         world.deaf.clear()
         await operator.look()
         assert world.drained == ["a"]
-        assert world.expires_ms == WALL_MS + TERMINATION_MS, (
+        assert world.expires_ms == WALL_MS + KUBELET_DELAY_MS + TERMINATION_MS, (
             "not before the pod has ended: it would keep its place"
         )
         world.end("a")

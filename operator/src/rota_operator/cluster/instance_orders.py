@@ -25,6 +25,8 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 ROUND_S = 1.0
 ANSWER_S = 10.0
+# A busy kubelet sees late that a pod is deleted, and counts its grace period from then.
+KUBELET_DELAY_MS = 120_000
 ENDED = ("Succeeded", "Failed")
 
 
@@ -235,11 +237,12 @@ class InstanceOrders:
         """
         Let a member without a successor leave the group: its partitions are needed elsewhere.
 
-        The order is not renewed once it is answered, so it lasts as long as the pod may: a sidecar that gets its SIGTERM later would
-        keep its place in the group.
+        The order is not renewed once it is answered, so it lasts until the pod has ended: a sidecar whose drain is over before would
+        take records again, and keep its place in the group.
         """
-        expires_ms = self._clocks.wall_ms() + termination_ms
-        order = pb.SidecarOrder(drain=pb.Drain(expires_ms=expires_ms, within_ms=termination_ms))
+        within_ms = KUBELET_DELAY_MS + termination_ms
+        expires_ms = self._clocks.wall_ms() + within_ms
+        order = pb.SidecarOrder(drain=pb.Drain(expires_ms=expires_ms, within_ms=within_ms))
         answer = await self._order(key, principal, order)
         if answer.order_id:
             self._drained.add((key, holder_of(principal)))

@@ -106,13 +106,18 @@ def joined(story: WatchedGroups, key: Key) -> int:
         return CoordinatorStub(channel).JoinGroup(request, timeout=WITHIN_S).error_code
 
 
+async def member_is_seen(watching: WatchedGroups) -> None:
+    """Let a member join a group of the second coordinator; the operator sees it, and has lost no group."""
+    key = watching.served_by("b")[0]
+    assert await asyncio.to_thread(joined, watching, key) == pb.NONE
+    while watching.groups.members(key) != 1:
+        await asyncio.sleep(0.05)
+    assert watching.lost == set()
+
+
 def test_groups_of_every_coordinator_are_described_and_followed(fleet: Fleet) -> None:
     async def story(watching: WatchedGroups) -> None:
-        key = watching.served_by("b")[0]
-        assert await asyncio.to_thread(joined, watching, key) == pb.NONE
-        while watching.groups.members(key) != 1:
-            await asyncio.sleep(0.05)
-        assert watching.lost == set()
+        await member_is_seen(watching)
 
     play(fleet, story)
 
@@ -149,11 +154,7 @@ def test_groups_that_are_handed_over_stay_known(fleet: Fleet, monkeypatch: pytes
         # Their shares come back to it.
         await asyncio.to_thread(fleet.members["b"].start)
         await until(fleet.is_shared_equally)
-        key = watching.served_by("b")[0]
-        assert await asyncio.to_thread(joined, watching, key) == pb.NONE
-        while watching.groups.members(key) != 1:
-            await asyncio.sleep(0.05)
-        assert watching.lost == set()
+        await member_is_seen(watching)
 
     play(fleet, story)
 

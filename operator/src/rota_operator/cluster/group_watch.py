@@ -1,4 +1,4 @@
-"""One watched ConsumerGroup, and what its coordinator, its brokers and its sidecars report. Held by `groups`."""
+"""State of one watched ConsumerGroup: what its coordinator, its brokers and its sidecars report. Held by `groups`."""
 
 import asyncio
 from collections.abc import Sequence

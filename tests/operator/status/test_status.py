@@ -1,5 +1,6 @@
 """A status holds what is known and leaves out the rest; it is written at once when it matters, and otherwise seldom."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -85,6 +86,15 @@ def test_a_status_that_was_written_reads_as_the_same() -> None:
     assert read_status({"status": status_json(found)}) == found
     assert read_status({"status": {"of": "another version"}}) == ConsumerGroupStatus()
     assert read_status({}) == ConsumerGroupStatus()
+
+
+def test_of_a_status_that_a_newer_operator_has_written_an_older_one_keeps_what_it_knows() -> None:
+    found = status(cluster_id="a")
+    written = json.loads(json.dumps(status_json(found)))
+    written["pace"] = {"of": "a newer version"}
+    for each in written["conditions"]:
+        each["severity"] = "of a newer version"
+    assert read_status({"status": written}) == found
 
 
 def test_the_time_of_a_transition_moves_with_the_status_alone() -> None:

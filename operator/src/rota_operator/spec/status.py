@@ -12,9 +12,13 @@ DATE_TIME: JsonDict = {"format": "date-time"}
 
 
 class StatusModel(SpecModel):
-    """Base of the models below: the operator makes them by the names of Python, users never write them."""
+    """
+    Base of the models below: the operator makes them by the names of Python, users never write them.
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+    Fields of a newer version are ignored: an older operator may lead during an upgrade, or after it was undone.
+    """
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, extra="ignore")
 
 
 class Condition(StatusModel):

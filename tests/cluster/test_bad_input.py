@@ -290,3 +290,10 @@ def test_drawn_manifests_end_in_a_refusal_with_its_path_or_in_a_plan_that_runs(
     delete_drawn(shop, drawn.groups, within_s)
     # Else the plan that runs is not tested.
     assert reasons["adopted"] >= count // 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kubernetes_refuses_a_deadline_of_pods_that_would_cut_a_drain_short(shop: Shop, kind: str) -> None:
+    manifest = workload(kind, "enricher", activeDeadlineSeconds=60)
+    with pytest.raises(KubectlFailed, match="activeDeadlineSeconds"):
+        shop.apply(manifest, flags=("--dry-run=server",))

@@ -46,9 +46,11 @@ class Scenario(NamedTuple):
     name: str
     before: tuple[Manifest, ...]
     steps: tuple[Step, ...]
+    # Number of the operator's writes, those of Events aside.
+    writes: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """A scenario in a namespace of its own."""
 
@@ -75,19 +77,20 @@ def scenarios(coordinator: str) -> list[Scenario]:
     delete = Step("delete", (group(),), lambda state: f"ConsumerGroup/{GROUP}" not in state)
     is_deleting: Manifest = {"deletionPolicy": "DeleteGroup"}
     found = [
-        ("create", (target,), (applied(group(**budget)),)),
-        ("scale", (target, group()), (applied(group(replicas=3)),)),
-        ("change-topics", (target, group()), (applied(group(topics=[TOPIC, OTHER_TOPIC])),)),
-        ("suspend", (target, group()), (applied(group(suspend=True)),)),
-        ("resume", (target, group(suspend=True)), (applied(group()),)),
-        ("change-assignor", (target, group()), (applied(group(assignment={"strategy": "range"})),)),
-        ("delete-retain", (target, group(**budget)), (delete,)),
-        ("delete-group", (target, group(**is_deleting)), (delete,)),
-        ("recreate", (target, group()), (delete, applied(group(**budget)))),
+        ("create", (target,), (applied(group(**budget)),), 7),
+        ("scale", (target, group()), (applied(group(replicas=3)),), 3),
+        ("change-topics", (target, group()), (applied(group(topics=[TOPIC, OTHER_TOPIC])),), 3),
+        ("suspend", (target, group()), (applied(group(suspend=True)),), 2),
+        ("resume", (target, group(suspend=True)), (applied(group()),), 2),
+        ("change-assignor", (target, group()), (applied(group(assignment={"strategy": "range"})),), 2),
+        ("delete-retain", (target, group(**budget)), (delete,), 3),
+        ("delete-group", (target, group(**is_deleting)), (delete,), 3),
+        ("recreate", (target, group()), (delete, applied(group(**budget))), 10),
         (
             "second-workload",
             (target, second, group()),
             (applied(group(scaleTargetRef={"kind": KINDS[1], "name": SECOND_TARGET})),),
+            5,
         ),
     ]
     return [Scenario(*each) for each in found]

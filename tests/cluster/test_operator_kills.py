@@ -1,8 +1,13 @@
-"""An operator that is killed after any of its writes ends, in its next life, with the objects of an undisturbed run."""
+"""
+An operator that is killed after any of its writes, or whose API server misbehaves, ends with the objects of an undisturbed run.
+
+Each sabotage has namespaces of its own, side by side, and that of watches meets all. No write rests on a state that is older than one
+that the operator had been served, and none says again what another had replaced.
+"""
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +15,7 @@ from typing import NamedTuple
 import grpc
 import pytest
 
+from rota_operator.cluster.api import REQUEST_S
 from rota_operator.status.status import WRITE_INTERVAL_MS
 from rota_proto.coordinator.v1.admin_pb2 import DescribeGroupsRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
@@ -18,6 +24,7 @@ from tests.cluster.operator_kills import (
     GROUP,
     OTHER_TOPIC,
     Run,
+    Scenario,
     State,
     comparable,
     differences,
@@ -27,18 +34,25 @@ from tests.cluster.operator_kills import (
     take_steps,
 )
 from tests.support.cluster import Cluster
+from tests.support.cluster.api_faults import GONE, Fault
 from tests.support.cluster.api_proxy import ApiProxy, proxied
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import ProcessFailed, steady_ms, wait_for
 
 # Limits of time are reached only by what hangs.
-pytestmark = [pytest.mark.cluster, pytest.mark.soak("operator-kills"), pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1_200)]
 
-POINTS, MOST_WRITES = 3, 16
+POINTS = 3
+# A status may be written once more, and some more often.
+MORE_WRITES = 4
 # A status that changed is written within this time; then nothing is left to write.
 AT_REST_MS = WRITE_INTERVAL_MS + 2_000
 WITHIN_S = 300
+# A request that hangs is given up by the operator meanwhile.
+SABOTAGE_S, SABOTAGE_SOAK_S = REQUEST_S + 2, 60.0
+# After the end of the sabotage.
+CONVERGED_S = 30.0
 
 
 class Rig(NamedTuple):
@@ -114,52 +128,70 @@ def has_orphans(state: State) -> bool:
     return any(owner["kind"] == "ConsumerGroup" and owner["uid"] not in uids for owner in owners)
 
 
-def run_undisturbed(rig: Rig, runs: Sequence[Run]) -> dict[str, Expected]:
-    """Take the steps; return the writes and the final state of each scenario."""
-    before = {run.namespace: len(rig.proxy.state_writes(run.namespace)) for run in runs}
-    rest = Rest(rig.proxy, runs)
+class Undisturbed:
+    """A run of each scenario that nothing disturbs, beside others; they are set up by the constructor."""
 
-    def is_done() -> bool:
-        states = states_of(rig.cluster, runs)
-        take_steps(rig.cluster, runs, states)
-        at_rest = rest.reached()
-        return all(
-            not run.steps and run.namespace in at_rest and not has_orphans(states[run.namespace])
-            for run in runs
-        )
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._runs = [Run(each, f"undisturbed-{each.name}") for each in scenarios(rig.coordinator.address)]
+        self._before: Mapping[str, int] = {}
+        self._rest = Rest(rig.proxy, self._runs)
+        self._expected: dict[str, Expected] = {}
+        set_up(rig.cluster, self._runs)
 
-    try:
-        wait("undisturbed runs end", rig, is_done)
-    except ProcessFailed as late:
-        raise AssertionError({run.namespace: rig.proxy.writes(run.namespace) for run in runs}) from late
-    states = final_states(rig, runs, states_of(rig.cluster, runs))
-    return {
-        run.scenario.name: Expected(
-            rig.proxy.state_writes(run.namespace)[before[run.namespace] :], states[run.namespace]
-        )
-        for run in runs
-    }
+    def end(self, beside: Callable[[], bool], what: str) -> Mapping[str, Expected]:
+        """
+        Take the steps until all runs are at rest and `beside` holds, which is called meanwhile; return the outcome of each scenario.
+
+        A second call only waits until `beside` holds.
+        """
+        if not self._expected:
+            wait("undisturbed runs are set up", self._rig, partial(have_settled, self._rig, self._runs))
+            self._before = {
+                run.namespace: len(self._rig.proxy.state_writes(run.namespace)) for run in self._runs
+            }
+        try:
+            wait(what, self._rig, lambda: all([beside(), self._have_ended()]))
+        except ProcessFailed as late:
+            raise AssertionError(
+                {run.namespace: self._rig.proxy.writes(run.namespace) for run in self._runs}
+            ) from late
+        return self._expected
+
+    def _have_ended(self) -> bool:
+        if self._expected:
+            return True
+        states = states_of(self._rig.cluster, self._runs)
+        take_steps(self._rig.cluster, self._runs, states)
+        at_rest = self._rest.reached()
+        if any(
+            run.steps or run.namespace not in at_rest or has_orphans(states[run.namespace])
+            for run in self._runs
+        ):
+            return False
+        finals = final_states(self._rig, self._runs, states)
+        for run in self._runs:
+            writes = self._rig.proxy.state_writes(run.namespace)[self._before[run.namespace] :]
+            assert 0 < len(writes) <= run.scenario.writes + MORE_WRITES, writes
+            self._expected[run.scenario.name] = Expected(writes, finals[run.namespace])
+        return True
 
 
-def kill_after_points(rig: Rig, runs: Sequence[Run]) -> None:
-    """Take the steps until each run is cut off at its point; kill the operator, and start it again."""
-    rest = Rest(rig.proxy, runs)
-    for run in runs:
-        assert run.point is not None
-        rig.proxy.cut_after(run.namespace, run.point)
-
-    def is_done() -> bool:
-        take_steps(rig.cluster, runs, states_of(rig.cluster, runs))
-        at_rest = rest.reached()
-        return all(rig.proxy.is_cut(run.namespace) or run.namespace in at_rest for run in runs)
-
-    wait("all runs reach their points", rig, is_done)
-    rig.operator.kill()
-    rig.proxy.reconnect()
-    rig.operator.start()
+def points_of(scenario: Scenario, draw: random.Random, *, in_soak: bool) -> Sequence[int]:
+    """Draw the numbers of writes after which the operator is killed; in a soak all of them."""
+    if in_soak:
+        return range(1, scenario.writes + MORE_WRITES + 1)
+    return draw.sample(range(1, scenario.writes + 1), min(POINTS, scenario.writes))
 
 
-def await_final_states(rig: Rig, runs: Sequence[Run], expected: dict[str, Expected]) -> None:
+def are_at_their_points(rig: Rig, runs: Sequence[Run], rest: Rest) -> bool:
+    """Take steps that are due; return whether each run is cut off after its writes, or has no more of them."""
+    take_steps(rig.cluster, runs, states_of(rig.cluster, runs))
+    at_rest = rest.reached()
+    return all(rig.proxy.is_cut(run.namespace) or run.namespace in at_rest for run in runs)
+
+
+def await_final_states(rig: Rig, runs: Sequence[Run], expected: Mapping[str, Expected]) -> None:
     """Take the remaining steps, and wait until all final states are as expected. Raises AssertionError with the differences."""
     found: dict[str, list[str]] = {}
 
@@ -194,33 +226,92 @@ def final_states(rig: Rig, runs: Sequence[Run], states: dict[str, State]) -> dic
     }
 
 
+@pytest.fixture(scope="module")
+def undisturbed(rig: Rig) -> Undisturbed:
+    """Return the runs that those of both tests are compared with."""
+    return Undisturbed(rig)
+
+
+@pytest.mark.soak("operator-kills")
 def test_a_kill_after_any_write_ends_in_the_objects_of_an_undisturbed_run(
-    rig: Rig, seed: int, in_soak: bool, report: list[str], counters: Counter[str]
+    rig: Rig,
+    undisturbed: Undisturbed,
+    seed: int,
+    in_soak: bool,
+    report: list[str],
+    counters: Counter[str],
 ) -> None:
     draw = random.Random(seed)
-    all_scenarios = scenarios(rig.coordinator.address)
-    undisturbed = [Run(each, f"kill-{each.name}-none") for each in all_scenarios]
-    points = range(MOST_WRITES if in_soak else POINTS)
-    killed = [Run(each, f"kill-{each.name}-{n}") for each in all_scenarios for n in points]
-    set_up(rig.cluster, [*undisturbed, *killed])
-    wait("all runs are set up", rig, partial(have_settled, rig, [*undisturbed, *killed]))
+    runs = [
+        Run(each, f"kill-{each.name}-{number}", point)
+        for each in scenarios(rig.coordinator.address)
+        for number, point in enumerate(points_of(each, draw, in_soak=in_soak))
+    ]
+    set_up(rig.cluster, runs)
+    wait("all runs are set up", rig, partial(have_settled, rig, runs))
+    for run in runs:
+        assert run.point is not None
+        rig.proxy.cut_after(run.namespace, run.point)
+    expected = undisturbed.end(
+        partial(are_at_their_points, rig, runs, Rest(rig.proxy, runs)), "all runs reach their points"
+    )
 
-    expected = run_undisturbed(rig, undisturbed)
-    for scenario in all_scenarios:
-        writes = len(expected[scenario.name].writes)
-        assert 0 < writes <= MOST_WRITES, expected[scenario.name].writes
-        drawn = draw.sample(range(1, writes + 1), writes)
-        of_scenario = [run for run in killed if run.scenario.name == scenario.name]
-        for run, point in zip(of_scenario, drawn, strict=False):
-            run.point = point
-    chosen = [run for run in killed if run.point is not None]
-    kill_after_points(rig, chosen)
-    await_final_states(rig, chosen, expected)
-    counters["kills at a write"] += len(chosen)
+    cut = [run for run in runs if rig.proxy.is_cut(run.namespace)]
+    rig.operator.kill()
+    rig.proxy.reconnect()
+    rig.operator.start()
+    await_final_states(rig, runs, expected)
+    counters["kills at a write"] += len(cut)
     total = sum(len(each.writes) for each in expected.values())
     report.append(
-        f"operator killed after {len(chosen)} of {total} writes of {len(all_scenarios)} scenarios: same objects"
+        f"operator killed after {len(cut)} of {total} writes of {len(expected)} scenarios: same objects"
     )
+
+
+@pytest.mark.soak("sabotage")
+def test_whatever_the_api_server_answers_the_objects_are_those_of_an_undisturbed_run_soon_after(
+    rig: Rig,
+    undisturbed: Undisturbed,
+    seed: int,
+    in_soak: bool,
+    report: list[str],
+    counters: Counter[str],
+) -> None:
+    faults, draw = list(Fault), random.Random(seed)
+    found = scenarios(rig.coordinator.address)
+    # Each scenario with one of the faults; in a soak with each.
+    runs = {
+        Run(scenario, f"sabotage-{scenario.name}-{fault}"): fault
+        for number, scenario in enumerate(draw.sample(found, len(found)))
+        for fault in (faults if in_soak else [faults[number % len(faults)]])
+    }
+    set_up(rig.cluster, [*runs])
+    expected = undisturbed.end(partial(have_settled, rig, [*runs]), "all runs are set up")
+
+    began_s = rig.proxy.faults.begin(seed, {run.namespace: fault for run, fault in runs.items()})
+    ends_s = began_s + (SABOTAGE_SOAK_S if in_soak else SABOTAGE_S)
+    wait("every sabotage happens", rig, partial(has_passed, rig, [*runs], ends_s))
+    rig.proxy.faults.end()
+    ended_s = steady_ms() / 1000
+    await_final_states(rig, [*runs], expected)
+
+    late = {run.namespace: rig.proxy.last_write_s(run.namespace) - ended_s for run in runs}
+    assert max(late.values()) <= CONVERGED_S, late
+    assert rig.proxy.served.outdated == []
+    assert [each for run in runs for each in rig.proxy.served.returns(run.namespace)] == []
+    injected = rig.proxy.faults.counts.total()
+    counters["sabotaged scenarios"] += len(runs)
+    counters["injected faults"] += injected
+    report.append(
+        f"API server sabotaged {injected} times in {len(runs)} runs of {len(found)} scenarios: "
+        f"same objects {max(0.0, *late.values()):.0f} s after its end"
+    )
+
+
+def has_passed(rig: Rig, runs: Sequence[Run], ends_s: float) -> bool:
+    """Take steps that are due; return whether the time has passed, and each fault has happened."""
+    take_steps(rig.cluster, runs, states_of(rig.cluster, runs))
+    return steady_ms() / 1000 >= ends_s and rig.proxy.faults.counts.keys() >= {*Fault, GONE}
 
 
 def have_settled(rig: Rig, runs: Sequence[Run]) -> bool:

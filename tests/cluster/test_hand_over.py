@@ -1,0 +1,258 @@
+"""
+Pods whose applications end in the wrong way: their members leave the group all the same, within the pod's grace period.
+
+Three groups of one pod, side by side: each pod is deleted, and its successor takes the partitions over. The session timeout is so long
+that a member that did not leave would be noticed.
+"""
+
+import json
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from rota_operator.overview.assignment import partitions_of
+from rota_proto.coordinator.v1.admin_pb2 import DescribeGroupsRequest
+from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
+from tests.support.cluster import Cluster, images
+from tests.support.cluster.consumers import APP, Consumer, make_topics
+from tests.support.cluster.manifests import Manifest, container, deployment
+from tests.support.cluster.rota_manifests import COORDINATOR, SECURITY
+from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
+from tests.support.processes import Process, steady_ms, wait_for
+
+# The first of them starts the cluster, loads four images and waits for Rota's parts.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+NAMESPACE = "hand-over"
+PARTITIONS = 2
+DRAIN_S, SESSION_S = 3, 300
+GRACE_S = DRAIN_S + 15
+WITHIN_S, POLL_S = 180, 0.3
+SIDECAR = "rota-sidecar"
+IGNORES, ENDS_FIRST, HANGS = "ignores-sigterm", "ends-first", "hangs-in-prestop"
+NAMES = (IGNORES, ENDS_FIRST, HANGS)
+# Sends a record each 0.2 s, and works on those of its partitions. From SIGUSR1 on no record that has begun ends.
+APPLICATION = """
+import os, signal, sys, threading, time
+import rota
+servers, topic, ignores = sys.argv[1:]
+pod, go_on = os.environ["HOSTNAME"], threading.Event()
+go_on.set()
+signal.signal(signal.SIGUSR1, lambda *_: go_on.clear())
+def tell(event, record):
+    # In one write: lines of two threads do not mix.
+    sys.stdout.write(f"{event} {record}\\n")
+def produce():
+    number = 0
+    with rota.Producer(servers) as producer:
+        while True:
+            producer.send(topic, f"{pod} {number}".encode()).result()
+            tell("sent", f"{pod} {number}")
+            number += 1
+            time.sleep(0.2)
+@rota.handler(topic)
+def work(record):
+    tell("begun", record.value.decode())
+    while not go_on.wait(1):
+        pass
+    tell("done", record.value.decode())
+threading.Thread(target=produce, daemon=True).start()
+if ignores:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=rota.run, args=(work,)).start()
+else:
+    rota.run(work)
+"""
+
+
+def workload(consumer: Consumer) -> Manifest:
+    """The Deployment. The group scales it: no pod starts before the adoption."""
+    app = container(APP, images.part("cli").name, APPLICATION, securityContext=SECURITY)
+    app["command"] += [consumer.servers, consumer.topic, "yes" if consumer.name == IGNORES else ""]
+    if consumer.name == HANGS:
+        app["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", "3600"]}}}
+    return deployment(consumer.name, app, replicas=0, terminationGracePeriodSeconds=GRACE_S)
+
+
+class Member(NamedTuple):
+    """The pod that is deleted, and what its application prints."""
+
+    cluster: Cluster
+    name: str
+    pod: str
+    log: Process
+    # What its sidecar logs.
+    sidecar: Process
+
+    def lines(self, pods: Mapping[str, Any]) -> list[str]:
+        """Lines of this application, and of those of the pods that are there now."""
+        logs = [
+            self.cluster.kubectl("logs", pod, f"--namespace={NAMESPACE}", f"--container={APP}")
+            for pod in pods
+        ]
+        return [*chain.from_iterable(log.splitlines() for log in [self.log.log.read_text(), *logs])]
+
+    def values(self, event: str, pods: Mapping[str, Any]) -> list[str]:
+        """Records of these lines, in no particular order."""
+        return [line.partition(" ")[2] for line in self.lines(pods) if line.startswith(f"{event} ")]
+
+
+class Ended(NamedTuple):
+    """A pod that was deleted, and its successor; times since `kubectl delete pod`."""
+
+    member: Member
+    # Until its successor had all partitions.
+    taken_over_s: float
+    # Until Kubernetes had no such pod any more.
+    gone_s: float
+    # Its successor.
+    pods: Mapping[str, Any]
+
+
+def pods_of(cluster: Cluster, name: str) -> Mapping[str, Any]:
+    """Pods of a workload by name, those that are being deleted too."""
+    found = json.loads(
+        cluster.kubectl("get", "pods", f"--selector=app={name}", f"--namespace={NAMESPACE}", "--output=json")
+    )
+    return {each["metadata"]["name"]: each for each in found["items"]}
+
+
+def owners_of(channel: grpc.Channel, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+    """Return the number of partitions of each member by its pod, by group, as the coordinator describes them."""
+    request = DescribeGroupsRequest(group_ids=[f"{NAMESPACE}.{name}" for name in names])
+    groups = AdminStub(channel).DescribeGroups(request, timeout=WITHIN_S).groups
+    return {
+        name: {each.client_id: len(partitions_of(each.assignment)) for each in group.members}
+        for name, group in zip(names, groups, strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def members(rota_cluster: Cluster) -> Iterator[list[Member]]:
+    """All groups work."""
+    consumers = [Consumer(name, f"{NAMESPACE}.{name}") for name in NAMES]
+    rota_cluster.kubectl("create", "namespace", NAMESPACE)
+    rota_cluster.wait("serviceaccount/default", "create", namespace=NAMESPACE)
+    make_topics(rota_cluster, {each.topic: PARTITIONS for each in consumers})
+    spec = {
+        "sidecar": {"terminationDrainSeconds": DRAIN_S},
+        "membership": {"sessionTimeoutSeconds": SESSION_S},
+        "offsets": {"commit": {"intervalSeconds": 1}},
+    }
+    manifests = chain.from_iterable((workload(each), each.group(**spec)) for each in consumers)
+    rota_cluster.apply([*manifests], namespace=NAMESPACE)
+    found: list[Member] = []
+    for name in NAMES:
+        available = "jsonpath={.status.availableReplicas}=1"
+        rota_cluster.wait(f"deployment/{name}", available, namespace=NAMESPACE, within_s=WITHIN_S)
+        [pod] = pods_of(rota_cluster, name)
+        logs = [
+            rota_cluster.start_kubectl(
+                "logs", "--follow", pod, f"--namespace={NAMESPACE}", f"--container={each}"
+            )
+            for each in (APP, SIDECAR)
+        ]
+        found.append(Member(rota_cluster, name, pod, *logs))
+    yield found
+    for each in found:
+        each.log.kill()
+        each.sidecar.kill()
+    rota_cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def coordinator(rota_cluster: Cluster) -> Iterator[grpc.Channel]:
+    """A channel to the coordinator."""
+    address = "--output=jsonpath={.items[0].status.podIP}"
+    pod = rota_cluster.kubectl("get", "pods", f"--selector=app={COORDINATOR}", f"--namespace={ROTA}", address)
+    with rota_cluster.forward(pod, 7070) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def ended(rota_cluster: Cluster, members: list[Member], coordinator: grpc.Channel) -> Mapping[str, Ended]:
+    """All pods are deleted at the same time, while each application works; by name of the group."""
+    [ends_first] = [each for each in members if each.name == ENDS_FIRST]
+    rota_cluster.signal_container(signal.SIGUSR1, ends_first.pod, APP, namespace=NAMESPACE)
+    wait_for(
+        "a record is in flight",
+        lambda: len(ends_first.values("begun", {})) > len(ends_first.values("done", {})),
+        within_s=WITHIN_S,
+    )
+    began_ms = steady_ms()
+    rota_cluster.kubectl(
+        "delete", "pods", *(each.pod for each in members), f"--namespace={NAMESPACE}", "--wait=false"
+    )
+    rota_cluster.signal_container(signal.SIGKILL, ends_first.pod, APP, namespace=NAMESPACE)
+    taken_over: dict[str, float] = {}
+    gone: dict[str, float] = {}
+
+    def all_have_ended() -> bool:
+        owners, now_s = owners_of(coordinator, NAMES), (steady_ms() - began_ms) / 1000
+        for each in members:
+            if each.pod not in owners[each.name] and [*owners[each.name].values()] == [PARTITIONS]:
+                taken_over.setdefault(each.name, now_s)
+            if each.pod not in pods_of(rota_cluster, each.name):
+                gone.setdefault(each.name, now_s)
+        return len(taken_over) == len(gone) == len(members)
+
+    wait_for("successors have all partitions", all_have_ended, within_s=WITHIN_S, poll_s=POLL_S)
+    return {
+        each.name: Ended(
+            each, taken_over[each.name], gone[each.name], pods_of(rota_cluster, each.name)
+        )
+        for each in members
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_successor_has_the_partitions_long_before_the_session_has_ended(
+    ended: Mapping[str, Ended], name: str, report: list[str]
+) -> None:
+    found = ended[name]
+    report.append(
+        f"{name}: the successor has all partitions {found.taken_over_s:.1f} s after kubectl delete pod, the pod is gone after "
+        f"{found.gone_s:.1f} s; its grace period is {GRACE_S} s"
+    )
+    assert found.taken_over_s < SESSION_S / 2
+    assert ended[name].member.pod not in ended[name].pods
+    said = [
+        json.loads(line)["event"]
+        for line in ended[name].member.sidecar.log.read_text().splitlines()
+        if line.startswith("{")
+    ]
+    assert "draining" in said
+    assert "undrained" not in said, "the drain lasts as long as the pod"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_lost_and_only_what_was_in_flight_when_an_application_ended_comes_again(
+    ended: Mapping[str, Ended], name: str
+) -> None:
+    member, pods = ended[name].member, ended[name].pods
+    sent = member.values("sent", pods)
+    wait_for(
+        "what was sent before is done",
+        lambda: set(sent) <= set(member.values("done", pods)),
+        within_s=WITHIN_S,
+        poll_s=POLL_S,
+    )
+    begun = member.values("begun", pods)
+    again = {value for value in begun if begun.count(value) > 1}
+    in_flight = {
+        value
+        for value in member.values("begun", {})
+        if value not in member.values("done", {})
+    }  # fmt: skip
+    assert again == in_flight
+    assert bool(again) == (name == ENDS_FIRST)
+
+
+def test_the_group_says_that_the_containers_own_prestop_does_not_wait(members: list[Member]) -> None:
+    found = members[0].cluster.get(f"consumergroup/{HANGS}", namespace=NAMESPACE)["status"]["conditions"]
+    [ready] = [each for each in found if each["type"] == "Ready"]
+    assert "PreStopKept" in ready["message"]

@@ -148,7 +148,9 @@ class Nemesis:
         host = self.world.chance.choice(self.world.hosts)
         if host.process is not None:
             self.world.fault("coordinator paused")
-            host.process.pause(self.world.chance.uniform(0.01, 3 * SESSION_S))
+            # Half of them end within a session: only then nobody may be given up for what was not heard.
+            sessions = self.world.chance.choice([(0.4, 1), (0, 3)])
+            host.process.pause(SESSION_S * self.world.chance.uniform(*sessions))
 
     def _cut(self, number: int) -> None:
         """Between one member and the coordinator nothing arrives for a while, or in one direction."""

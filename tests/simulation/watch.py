@@ -75,8 +75,9 @@ class LastContact(NamedTuple):
 
 def check_patience(last_contact: LastContact, now: LastContact) -> None:
     """L2: a member that is given up for its silence was listened to for a session. One session is forgiven, no more."""
-    listened_s = now.at_s - last_contact.at_s - (now.stopped_s - last_contact.stopped_s)
-    if now.stopped_s <= SESSION_S and listened_s < SESSION_S - UNNOTICED_S:
+    stopped_s = now.stopped_s - last_contact.stopped_s
+    listened_s = now.at_s - last_contact.at_s - stopped_s
+    if stopped_s <= SESSION_S and listened_s < SESSION_S - UNNOTICED_S:
         raise Violation("L2", f"a member was given up after {listened_s:.1f} s in which it could be heard")
 
 

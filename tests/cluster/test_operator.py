@@ -38,6 +38,11 @@ class Applied(NamedTuple):
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         return self.cluster.kubectl("--namespace", self.namespace, *arguments, input=input)
 
+    def wait_adopted(self) -> None:
+        """Wait until the Deployment's template has a sidecar; until then its rollout is one of pods without."""
+        sidecar = "jsonpath={.spec.template.spec.initContainers[0].name}=rota-sidecar"
+        self.cluster.wait(f"deployment/{ENRICHER}", sidecar, namespace=self.namespace)
+
     def wait_rolled_out(self) -> None:
         """Wait until the pods are those of the Deployment's present template."""
         self.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={READY_WITHIN_S}s")
@@ -92,6 +97,7 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     manifests[1]["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
     rota_cluster.apply(manifests, namespace=namespace)
     example = Applied(rota_cluster, namespace, manifests)
+    example.wait_adopted()
     # Pods from before the adoption may still be there.
     example.wait_rolled_out()
     example.wait_shared()
@@ -143,8 +149,7 @@ def test_a_workload_that_its_owner_replaced_is_adopted_again_as_before(applied: 
     ]
     own = {**own, "spec": {**own["spec"], "replicas": REPLICAS}}
     applied.kubectl("replace", "--filename", "-", input=json.dumps(own))
-    sidecar = "jsonpath={.spec.template.spec.initContainers[0].name}=rota-sidecar"
-    applied.cluster.wait(target, sidecar, namespace=applied.namespace)
+    applied.wait_adopted()
     assert applied.get(target)["spec"]["template"] == adopted
 
 

@@ -141,9 +141,7 @@ class Shop:
 
     def get_all(self, manifests: Sequence[Manifest]) -> list[Any]:
         """Workloads as they are stored."""
-        names = [resource_of(each) for each in manifests]
-        found = json.loads(self.kubectl("get", *names, "--output=json"))
-        return list(found["items"])
+        return [self.get(resource_of(each)) for each in manifests]
 
     def wait(self, resource: str, condition: str) -> None:
         """`kubectl wait --for`."""
@@ -174,6 +172,12 @@ class Shop:
         """Return a condition of a ConsumerGroup."""
         conditions: list[dict[str, Any]] = self.get(f"consumergroup/{group}")["status"]["conditions"]
         return next(each for each in conditions if each["type"] == kind)
+
+
+def ready_of(group: Any) -> Any:  # noqa: ANN401  an object as it is stored
+    """The condition Ready of a ConsumerGroup; empty while it has none."""
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == "Ready"), {})
 
 
 def open_shop(

@@ -61,10 +61,8 @@ class Installed(NamedTuple):
 
     def pods(self, namespace: str, selector: str = "") -> list[Mapping[str, Any]]:
         """Pods that are not being deleted."""
-        found = self.cluster.kubectl(
-            "get", "pods", f"--namespace={namespace}", f"--selector={selector}", "--output=json"
-        )
-        return [each for each in json.loads(found)["items"] if "deletionTimestamp" not in each["metadata"]]
+        found = self.cluster.get("pods", namespace=namespace, selector=selector)["items"]
+        return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 
     def restarts(self) -> Mapping[str, int]:
         """Restarts of each container of the release and of the applications, by NAMESPACE/POD/CONTAINER."""

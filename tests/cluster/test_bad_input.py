@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.spec.conditions import Reason
 from rota_operator.status.status import REFUSING
-from tests.cluster.adopting import KINDS, WITHIN_S, Shop, consumer_group, open_shop, workload
+from tests.cluster.adopting import KINDS, WITHIN_S, Shop, consumer_group, open_shop, ready_of, workload
 from tests.cluster.drawn_manifests import draw_specs, manifests_of
 from tests.cluster.pod_sidecars import distribution, start_sidecar
 from tests.operator.reconcile.test_any_manifest import OF_THE_SPEC
@@ -188,20 +189,18 @@ def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
     shop.wait("cg/orders", "jsonpath={.status.members}=2")
     # Both have it.
     shop.group("orders", "Deployment", "enricher", assignment={"strategy": "range"})
-    wait_for("both accept it", lambda: not says(refusal), within_s=WITHIN_S, poll_s=0.5)
+    wait_for(
+        "both accept it",
+        lambda: not says(refusal) and shop.condition("orders", "Ready")["reason"] != "SettingsRefused",
+        within_s=WITHIN_S,
+        poll_s=0.5,
+    )
     group_id = f"{shop.namespace}.orders"
     wait_for(
         "the group uses it", lambda: outside_coordinator.strategy_of(group_id) == "range", within_s=WITHIN_S
     )
-    assert shop.condition("orders", "Ready")["reason"] != "SettingsRefused"
     for each in sidecars:
         each.stop()
-
-
-def ready(group: Any) -> Any:  # noqa: ANN401  an object as it is stored
-    """The condition Ready of a ConsumerGroup; empty while it has none."""
-    conditions = (group.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == "Ready"), {})
 
 
 def runs(group: Any, adopted: set[str]) -> bool:  # noqa: ANN401  an object as it is stored
@@ -211,7 +210,7 @@ def runs(group: Any, adopted: set[str]) -> bool:  # noqa: ANN401  an object as i
 
 def is_refused(group: Any) -> bool:  # noqa: ANN401  an object as it is stored
     """Return whether the condition says why the spec is not followed."""
-    return ready(group).get("reason") in {*REFUSING, Reason.TARGET_NOT_FOUND}
+    return ready_of(group).get("reason") in {*REFUSING, Reason.TARGET_NOT_FOUND}
 
 
 class Drawn:
@@ -227,11 +226,12 @@ class Drawn:
     def have_settled(self) -> bool:
         """Read everything; return whether each group is refused, or has its workload."""
         self._operator.check()
-        self.groups = json.loads(self._shop.kubectl("get", "consumergroups", "--output=json"))["items"]
-        labels = r"jsonpath={.items[*].metadata.labels.rota\.dev/consumer-group-uid}"
-        found = self._shop.kubectl("get", "deployments,statefulsets", f"--output={labels}")
-        self.adopted = set(found.split())
-        return all(ready(each) and (is_refused(each) or runs(each, self.adopted)) for each in self.groups)
+        self.groups = self._shop.get("consumergroups")["items"]
+        workloads = (
+            each for kind in ("deployments", "statefulsets") for each in self._shop.get(kind)["items"]
+        )
+        self.adopted = {each["metadata"].get("labels", {}).get(CLAIM_LABEL, "") for each in workloads}
+        return all(ready_of(each) and (is_refused(each) or runs(each, self.adopted)) for each in self.groups)
 
 
 def delete_drawn(shop: Shop, groups: list[Any], within_s: int) -> None:
@@ -271,7 +271,7 @@ def test_drawn_manifests_end_in_a_refusal_with_its_path_or_in_a_plan_that_runs(
     assert wrong == []
     reasons: Counter[str] = Counter()
     for group in drawn.groups:
-        found = ready(group)
+        found = ready_of(group)
         reasons["adopted" if runs(group, drawn.adopted) else found["reason"]] += 1
         assert found["status"] in ("False", "Unknown"), group
         assert found["reason"] in set(Reason), group

@@ -52,7 +52,7 @@ def test_port_forward(cluster: Cluster, namespace: str, server: str) -> None:
 
 def test_a_refusal_is_raised_with_its_reason(cluster: Cluster) -> None:
     with pytest.raises(KubectlFailed, match=r'pods "nobody" not found'):
-        cluster.get("pod/nobody")
+        cluster.kubectl("get", "pod/nobody")
 
 
 class Interrupted(Exception):
@@ -73,7 +73,7 @@ def test_a_command_that_is_interrupted_leaves_no_result_to_the_next(cluster: Clu
     finally:
         signal.signal(signal.SIGUSR1, before)
         timer.join()
-    assert cluster.get("node/n1")["metadata"]["name"] == "n1"
+    assert cluster.kubectl("get", "node/n1", "--output=name") == "node/n1\n"
 
 
 def test_there_is_no_limit_to_the_number_of_commands(cluster: Cluster) -> None:

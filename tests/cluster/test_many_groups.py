@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.adopting import Shop, consumer_group, workload
+from tests.cluster.adopting import Shop, consumer_group, ready_of, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.bulk import create_all, remove_finalizers
 from tests.support.cluster.operator_process import OperatorProcess
@@ -19,7 +19,6 @@ CPU_MAX_S = 30
 # A run that does not end.
 WITHIN_S = 400
 MEMORY_MAX_MIB = 250
-REASONS = 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].reason}'
 
 
 def test_200_groups_without_pods_are_reconciled_at_little_cost(
@@ -41,7 +40,8 @@ def test_200_groups_without_pods_are_reconciled_at_little_cost(
 
     def are_reconciled() -> bool:
         operator.check()
-        return shop.kubectl("get", "cg", "--output", REASONS).split() == ["ScaledToZero"] * GROUPS
+        groups = shop.get("consumergroups")["items"]
+        return [ready_of(each).get("reason") for each in groups] == ["ScaledToZero"] * GROUPS
 
     # Each poll reads all groups.
     wait_for(f"{GROUPS} groups are reconciled", are_reconciled, within_s=WITHIN_S, poll_s=1)

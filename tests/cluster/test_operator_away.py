@@ -1,6 +1,5 @@
 """Groups go on without an operator, which changes nothing when it returns; of two, one acts, and the other takes over."""
 
-import json
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
@@ -75,12 +74,8 @@ class Rota:
 
     def pods(self, app: str, namespace: str) -> Mapping[str, Any]:
         """Pods by name that are not being deleted."""
-        found = json.loads(
-            self.cluster.kubectl(
-                "get", "pods", f"--selector=app={app}", f"--namespace={namespace}", "--output=json"
-            )
-        )
-        alive = [each for each in found["items"] if "deletionTimestamp" not in each["metadata"]]
+        found = self.cluster.get("pods", namespace=namespace, selector=f"app={app}")["items"]
+        alive = [each for each in found if "deletionTimestamp" not in each["metadata"]]
         return {each["metadata"]["name"]: each for each in alive}
 
     def members(self) -> Mapping[str, str]:

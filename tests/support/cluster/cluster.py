@@ -8,12 +8,13 @@ that opened it; what a killed one leaves behind, files and control groups, `remo
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.support import cache, workdir
 from tests.support.cluster import addresses, audit, cgroups
+from tests.support.cluster.api import ApiReader
 from tests.support.cluster.control_plane import ControlPlane, roles
 from tests.support.cluster.forward import forward
 from tests.support.cluster.images import Image
@@ -45,6 +46,7 @@ class Cluster:
         self._logs = workdir.logs(folder)
         self._pki = Pki(folder / "pki")
         self._kubectl = Kubectl(prepared.machinery.kube, self.kubeconfig)
+        self._reader: ApiReader | None = None
         control = self._machine("cp")
         self._control_plane = ControlPlane(control, self._pki, prepared.machinery.kube)
         self._nodes = {
@@ -72,9 +74,14 @@ class Cluster:
         """Create or change what the manifests say."""
         self._kubectl.apply([manifests] if isinstance(manifests, dict) else manifests, namespace)
 
-    def get(self, resource: str, *, namespace: str = "default") -> dict[str, Any]:
-        """`pod/NAME` as it is stored, or all of a kind as a list below `items`."""
-        return self._kubectl.get(resource, namespace)
+    def get(self, resource: str, *, namespace: str = "default", selector: str = "") -> dict[str, Any]:
+        """
+        `pod/NAME` as it is stored, or all of a kind with these labels as a list below `items`.
+
+        Raises KubectlFailed with what the API server says.
+        """
+        assert self._reader is not None, "the cluster has not started"
+        return self._reader.get(resource, namespace, selector)
 
     def wait(
         self, resource: str, condition: str, *, namespace: str = "default", within_s: float = READY_WITHIN_S
@@ -207,6 +214,7 @@ class Cluster:
         self._pki.write_kubeconfig(self.kubeconfig, server, ADMIN)
         self._kubectl.start_server(self._logs / "kubectl-server.log")
         self._open.callback(self._kubectl.stop_server)
+        self._reader = self._open.enter_context(closing(ApiReader(self.kubeconfig)))
         return server
 
     def _start_runtimes(self, nodes: Sequence[Node]) -> None:

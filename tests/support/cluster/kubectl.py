@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.cluster.kubectl_server import KubectlServer, Result
+from tests.support.cluster.machine import LESS_COLLECTING
 
 
 def only_row(table: str) -> dict[str, str]:
@@ -45,7 +46,7 @@ class Kubectl:
     def start_server(self, log: Path) -> None:
         """Run all further commands in one process, one after the other. The kubeconfig must not change from now on."""
         command = [str(self._program), "kubectl-server"]
-        self._server = KubectlServer(command, {**os.environ, **self.environment}, log)
+        self._server = KubectlServer(command, {**os.environ, **self.environment, **LESS_COLLECTING}, log)
 
     def stop_server(self) -> None:
         """End the server, if there is one."""
@@ -69,13 +70,6 @@ class Kubectl:
         """Create or change what the manifests say."""
         document = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self.run("apply", "--namespace", namespace, "--filename", "-", input=json.dumps(document))
-
-    def get(self, resource: str, namespace: str) -> dict[str, Any]:
-        """`pod/NAME` as it is stored, or all of a kind as a list below `items`."""
-        answer: dict[str, Any] = json.loads(
-            self.run("get", resource, "--namespace", namespace, "--output", "json")
-        )
-        return answer
 
     def _run(self, arguments: Sequence[str], input: str | None) -> Result:
         done = subprocess.run(

@@ -6,7 +6,6 @@ import grpc
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from typing_extensions import override
 
-from tests.sidecar.delivery.rounds.crew import PARTITIONS
 from tests.sidecar.delivery.rounds.engine import Engine, Position, committed_at
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka
@@ -22,10 +21,13 @@ class KafkaEngine(Engine):
         self._kafka = kafka
         self._producer = Producer({**kafka.client_config(), "linger.ms": 0})
         self._members: dict[str, Consumer] = {}
+        # By topic.
+        self._partitions: dict[str, int] = {}
 
     @override
     def make_topic(self, name: str, partitions: int) -> None:
         self._kafka.create_topic(name, partitions=partitions)
+        self._partitions[name] = partitions
 
     @override
     def produce(self, topic: str, values: Mapping[int, Sequence[str]]) -> Mapping[Position, str]:
@@ -49,7 +51,7 @@ class KafkaEngine(Engine):
     def committed(self, group: str, topic: str) -> Mapping[int, int]:
         if group not in self._members:
             self._members[group] = Consumer({**self._kafka.client_config(), "group.id": group})
-        wanted = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+        wanted = [TopicPartition(topic, partition) for partition in range(self._partitions[topic])]
         found = self._members[group].committed(wanted, timeout=WITHIN_S)
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
@@ -65,9 +67,11 @@ class KafkaEngine(Engine):
             consumer.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections; no call follows."""
         for consumer in self._members.values():
             consumer.close()
+        # Without one that refers to it, librdkafka ends it: it would complain of a broker that ends.
+        del self._producer
 
 
 class SharedEngine(KafkaEngine):

@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
@@ -15,6 +15,7 @@ from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2 import NONE
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
+from tests.support.network import HERE, LOOPBACK, Network, NetworkNamespace
 from tests.support.processes import Process, current_owner
 from tests.support.workdir import logs
 
@@ -40,15 +41,20 @@ class Coordinator:
         store: str = "",
         name: str = "coordinator",
         program: str = "rota_coordinator",
+        namespace: NetworkNamespace = HERE,
     ) -> None:
         self.name = name
         self.file = folder / "coordinator.db"
+        # For clients on this machine; in another namespace set by who forwards it.
         self.address = ""
+        # For clients in its network namespace.
+        self.address_inside = ""
         self._store = store or f"sqlite:{self.file}"
         self.http = ""
         self._logs = logs(folder)
         self._flags = flags
         self._program = program
+        self._namespace = namespace
         self._starts = 0
         self._process: Process | None = None
         self._owner = current_owner()
@@ -63,10 +69,11 @@ class Coordinator:
         self._starts += 1
         log = self._logs / f"{self.name}-{self._starts}.log"
         command = [
+            *self._namespace.enter,
             sys.executable,
             "-m",
             self._program,
-            "--listen=127.0.0.1:0",
+            f"--listen={self._namespace.address}:0",
             "--http-listen=127.0.0.1:0",
             *self._flags,
             *more_flags,
@@ -83,7 +90,7 @@ class Coordinator:
         self._process.wait_until(lambda: READY.search(log.read_text()) is not None, within_s=START_S)
         found = READY.search(log.read_text())
         assert found is not None
-        self.address = found.group(1)
+        self.address = self.address_inside = found.group(1)
         found = HTTP.search(log.read_text())
         assert found is not None
         self.http = found.group(1)
@@ -160,12 +167,21 @@ class Coordinator:
 
 @contextmanager
 def serving(
-    folder: Path, flags: Sequence[str] = QUICK, *, program: str = "rota_coordinator"
+    folder: Path,
+    flags: Sequence[str] = QUICK,
+    *,
+    program: str = "rota_coordinator",
+    network: Network = LOOPBACK,
 ) -> Iterator[Coordinator]:
-    """A coordinator that serves, and stops in the end."""
-    coordinator = Coordinator(folder, flags, program=program)
+    """A coordinator that serves, and stops in the end; in the network of a test cluster it serves pods too."""
+    coordinator = Coordinator(folder, flags, program=program, namespace=network.namespace())
     coordinator.start()
     try:
-        yield coordinator
+        with ExitStack() as forwarded:
+            if network is not LOOPBACK:
+                host, _, port = coordinator.address_inside.rpartition(":")
+                outside = forwarded.enter_context(network.forward(host, int(port)))
+                coordinator.address = f"127.0.0.1:{outside}"
+            yield coordinator
     finally:
         coordinator.stop()

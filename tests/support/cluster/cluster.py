@@ -115,6 +115,10 @@ class Cluster:
         """While open, 127.0.0.1:`listen` out here leads to `host`:`port` in there; gives the port out here."""
         return forward(self._control_plane.machine.pid, (host, port), listen=listen, logs=self._logs)
 
+    def disk(self, name: str) -> Path:
+        """The folder, on this machine, that is /var of a node: it survives the node, and shows what pods write to it at once."""
+        return self._folder / MACHINES / name / "var"
+
     # --- breaking it ---
 
     def stop_node(self, name: str) -> None:

@@ -42,19 +42,29 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def consumer_groups(cluster: Cluster) -> Cluster:
     """The cluster, whose API server serves ConsumerGroups from now on."""
-    cluster.kubectl("apply", "--server-side", "-f", str(REPO / "crds" / "consumergroups.yaml"))
-    # Its conditions are null at first, which `kubectl wait` takes for an error.
-    for state in ("jsonpath={.status.acceptedNames.kind}=ConsumerGroup", "condition=Established"):
-        cluster.kubectl("wait", f"--for={state}", f"crd/{DEFINITION}", "--timeout=30s")
+    serve_consumer_groups(cluster)
     return cluster
 
 
 @pytest.fixture(scope="session")
 def rota_cluster(consumer_groups: Cluster) -> Cluster:
     """The cluster with a coordinator and an operator in it; applications of tests use the image of the command line."""
+    deploy_rota(consumer_groups)
+    return consumer_groups
+
+
+def serve_consumer_groups(cluster: Cluster) -> None:
+    """Let the API server of a cluster serve ConsumerGroups."""
+    cluster.kubectl("apply", "--server-side", "-f", str(REPO / "crds" / "consumergroups.yaml"))
+    # Its conditions are null at first, which `kubectl wait` takes for an error.
+    for state in ("jsonpath={.status.acceptedNames.kind}=ConsumerGroup", "condition=Established"):
+        cluster.kubectl("wait", f"--for={state}", f"crd/{DEFINITION}", "--timeout=30s")
+
+
+def deploy_rota(cluster: Cluster) -> None:
+    """Run a coordinator and an operator in a cluster that serves ConsumerGroups and knows Rota's images."""
     parts = rota_images.prepare()
     manifests = rota(*(parts[name].name for name in ("operator", "coordinator", "sidecar")))
-    consumer_groups.apply(manifests, namespace=NAMESPACE)
+    cluster.apply(manifests, namespace=NAMESPACE)
     for name in (COORDINATOR, OPERATOR):
-        consumer_groups.wait(f"deployment/{name}", "condition=Available", namespace=NAMESPACE)
-    return consumer_groups
+        cluster.wait(f"deployment/{name}", "condition=Available", namespace=NAMESPACE)

@@ -65,7 +65,9 @@ class Source:
         self.acknowledged: dict[Position, str] = {}
         self._engine = engine
         self._topic = topic
-        self._partitions = partitions
+        self.partitions = partitions
+        # While True nothing is produced: those who consume are far behind, on a busy machine.
+        self.is_held: Callable[[], bool] = lambda: False
         self._numbers = count()
         self._one_at_a_time = threading.Lock()
         self.steadily = Regularly(EACH_S, self._produce)
@@ -79,16 +81,18 @@ class Source:
     def ends(self) -> Mapping[int, int]:
         """By partition, behind the last record that was acknowledged."""
         with self._one_at_a_time:
-            ends = dict.fromkeys(range(self._partitions), 0)
+            ends = dict.fromkeys(range(self.partitions), 0)
             for position in self.acknowledged:
                 ends[position.partition] = max(ends[position.partition], position.offset + 1)
             return ends
 
     def _produce(self) -> None:
+        if self.is_held():
+            return
         values: dict[int, list[str]] = {}
         for _ in range(TOGETHER):
             number = next(self._numbers)
-            values.setdefault(number % self._partitions, []).append(str(number))
+            values.setdefault(number % self.partitions, []).append(str(number))
         self._append(values)
 
     def _append(self, values: Mapping[int, Sequence[str]]) -> Mapping[Position, str]:

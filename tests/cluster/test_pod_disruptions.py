@@ -1,0 +1,168 @@
+"""
+Pods come and go while 200 records a second come: nothing is lost or done twice, and each partition has one owner in a generation.
+
+Workloads are disrupted side by side, each in a namespace of its own; what breaks nodes comes last, and hits all of them.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import pytest
+
+from tests.cluster.disruptions import acts, nodes
+from tests.cluster.disruptions.story import Acts, Setting, Story, explained, run_all
+from tests.cluster.disruptions.table import lines
+from tests.cluster.disruptions.workloads import HEARTBEAT_S, Engines, close_story, open_story, serving_both
+from tests.sidecar.delivery.rounds.source import going_on
+from tests.support.cluster import Cluster
+
+# The first of them starts the cluster and a broker in it, loads images and waits for Rota's parts.
+pytestmark = [pytest.mark.cluster, pytest.mark.soak("pods"), pytest.mark.timeout(900)]
+
+# As docs/guide/pods.md promises them on a machine that does nothing else: how long a partition has no owner after an end in good
+# order. A rebalance on Kafka is noticed by a heartbeat, and one that moves partitions takes two. The partitions of a static member
+# wait for its successor's start instead.
+ROTA_CLEAN_MS, KAFKA_CLEAN_MS = 1_000, 2 * HEARTBEAT_S * 1_000 + 1_000
+# Work on a record of `flight`: long enough to be caught in the middle of 64.
+FLIGHT_MS = 3_000
+
+
+class Kind(NamedTuple):
+    """A kind of workload, and of membership."""
+
+    kind: str
+    membership: str
+
+    @property
+    def is_static(self) -> bool:
+        return self.membership == "static"
+
+
+# On Rota's coordinator and on Kafka; the seed chooses, and four rounds of a soak have all.
+KINDS = (
+    (Kind("StatefulSet", "dynamic"), Kind("Deployment", "static")),
+    (Kind("Deployment", "static"), Kind("StatefulSet", "dynamic")),
+    (Kind("Deployment", "dynamic"), Kind("StatefulSet", "static")),
+    (Kind("StatefulSet", "static"), Kind("Deployment", "dynamic")),
+)
+
+
+@pytest.fixture(scope="module")
+def engines(rota_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    """Both, on no node that is broken."""
+    with serving_both(rota_cluster, tmp_path_factory.mktemp("coordinator")) as found:
+        yield found
+
+
+class Disrupted(NamedTuple):
+    """The workloads whose pods come and go; `flight` has one pod, whose application works on 64 records at a time."""
+
+    cluster: Cluster
+    rota: Story
+    kafka: Story
+    flight: Story
+
+    @property
+    def steady(self) -> tuple[Story, Story]:
+        """Workloads for which records come all the time."""
+        return self.rota, self.kafka
+
+    def run(self, *stories: Acts) -> None:
+        """Run stories side by side. An error says what the pods are, and which rules are broken."""
+        with self.explained():
+            run_all(*stories)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Add the pods and the broken rules to an error."""
+        try:
+            yield
+        except Exception as error:
+            for story in (*self.steady, self.flight):
+                error.add_note(explained(story))
+            raise
+
+
+@pytest.fixture(scope="module")
+def disrupted(rota_cluster: Cluster, engines: Engines, request: pytest.FixtureRequest) -> Iterator[Disrupted]:
+    """The workloads, applied. Records come until the module has ended."""
+    seed = int(os.environ.get("ROTA_SEED", "1"))
+    first, second = KINDS[seed % len(KINDS)]
+    # A busy machine takes longer: a soak has it for itself.
+    in_soak = bool(request.config.getoption("--soak"))
+    rota_clean_ms = ROTA_CLEAN_MS if in_soak and not first.is_static else None
+    kafka_clean_ms = KAFKA_CLEAN_MS if in_soak and not second.is_static else None
+    rota = partial(Setting, engine=engines.rota, servers=engines.rota_servers)
+    settings = (
+        rota(
+            namespace="disrupted-rota", kind=first.kind, is_static=first.is_static, clean_ms=rota_clean_ms
+        ),
+        Setting(
+            "disrupted-kafka", second.kind, engines.kafka, engines.kafka_servers, kafka_clean_ms, second.is_static
+        ),
+        rota(namespace="disrupted-flight", kind="Deployment", replicas=1, work_ms=FLIGHT_MS, ordering="unordered"),
+    )  # fmt: skip
+    with ExitStack() as stack:
+        stories = []
+        for setting in settings:
+            stories.append(open_story(rota_cluster, setting, seed))
+            stack.callback(close_story, stories[-1])
+        found = Disrupted(rota_cluster, *stories)
+        # Kafka knows no offsets of a group before it has a coordinator.
+        found.run(*(acts.begin(story) for story in stories))
+        for story in found.steady:
+            stack.enter_context(story.going_on())
+        stack.enter_context(going_on(found.flight.watch.steadily))
+        yield found
+
+
+def test_pods_are_restarted_deleted_evicted_and_killed(disrupted: Disrupted, in_soak: bool) -> None:
+    rota, kafka, flight = disrupted.rota, disrupted.kafka, disrupted.flight
+    in_order = [acts.delete_pod, acts.evict, acts.rolling_restart]
+    killed = [acts.kill_sidecar, acts.kill_app, acts.kill_both]
+    if in_soak:
+        in_order = killed = [*in_order, *killed]
+    disrupted.run(
+        chain.from_iterable(act(rota) for act in rota.chance.sample(in_order, len(in_order))),
+        chain.from_iterable(act(kafka) for act in kafka.chance.sample(killed, len(killed))),
+        acts.in_flight(flight, 64),
+    )
+
+
+def test_a_node_is_drained(disrupted: Disrupted) -> None:
+    """And a rollout spreads the pods over both nodes again."""
+    with disrupted.explained():
+        nodes.drain(disrupted.cluster, disrupted.steady, nodes.of_operator(disrupted.cluster))
+    disrupted.run(*(acts.rolling_restart(each) for each in disrupted.steady))
+
+
+def test_a_node_is_cut_off_and_those_that_were_replaced_wake_up_fenced(disrupted: Disrupted) -> None:
+    with disrupted.explained():
+        nodes.cut_link(
+            disrupted.cluster, disrupted.steady, nodes.other_than(nodes.of_operator(disrupted.cluster))
+        )
+
+
+def test_a_node_loses_its_power(disrupted: Disrupted) -> None:
+    node = nodes.other_than(nodes.of_operator(disrupted.cluster))
+    disrupted.run(*(acts.spread(each, node) for each in disrupted.steady))
+    with disrupted.explained():
+        nodes.cut_power(disrupted.cluster, disrupted.steady, node)
+
+
+def test_nothing_was_lost_or_done_twice_and_each_generation_had_one_owner(
+    disrupted: Disrupted, report: list[str], counters: Counter[str]
+) -> None:
+    for story in disrupted.steady:
+        story.source.steadily.end()
+    disrupted.run(*(iter([story.caught_up()]) for story in disrupted.steady))
+    for story in (*disrupted.steady, disrupted.flight):
+        report += lines(story)
+        counters["disruptions"] += len(story.hits)
+        counters["records"] += len(story.source.acknowledged)
+    assert [fault for story in (*disrupted.steady, disrupted.flight) for fault in story.faults()] == []

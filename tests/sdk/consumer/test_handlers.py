@@ -436,6 +436,29 @@ def test_a_newer_ledger_ends_the_older_one() -> None:
     assert lanes.on_verdict(job(0), is_retry=False) == []
 
 
+def test_a_job_that_outlasts_its_sidecar_holds_up_no_record_of_the_next_one() -> None:
+    """A sidecar that starts again numbers its delivery epochs from the beginning."""
+    lanes = Lanes(in_order=True, room=10)
+    [slow] = lanes.on_records([job(0)])
+    lanes.on_disconnect()
+    [again] = lanes.on_records([job(0)._replace(attachment=lanes.attachment)])
+    assert lanes.on_verdict(again, is_retry=False) == []
+    assert not lanes.is_current(slow)
+    assert lanes.on_verdict(slow, is_retry=False) == []
+    following = job(1)._replace(attachment=lanes.attachment)
+    assert lanes.on_records([following]) == [following]
+
+
+def test_in_order_a_job_that_outlasts_its_sidecar_begins_no_record_beside_another() -> None:
+    lanes = Lanes(in_order=True, room=10)
+    [slow] = lanes.on_records([job(0)])
+    lanes.on_disconnect()
+    first, second = (job(offset)._replace(attachment=lanes.attachment) for offset in (0, 1))
+    assert lanes.on_records([first, second]) == [first]
+    assert lanes.on_verdict(slow, is_retry=False) == []
+    assert lanes.on_verdict(first, is_retry=False) == [second]
+
+
 def test_credit_is_given_for_what_there_is_room_for() -> None:
     lanes = Lanes(in_order=True, room=4)
     assert lanes.credit() == 4

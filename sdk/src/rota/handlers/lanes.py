@@ -20,6 +20,8 @@ class Job(NamedTuple):
     delivery_epoch: int
     record: Record[Any, Any]
     turn: int = 0
+    # Of `Lanes.attachment` when it was dispatched: each process of the sidecar numbers its delivery epochs from 1.
+    attachment: int = 0
 
 
 @dataclass(slots=True)
@@ -43,6 +45,8 @@ class Lanes:
         self._credit = 0
         self._lanes: dict[TopicPartition, Lane] = {}
         self.running = 0
+        # Number of the attachment to the sidecar; rises with each.
+        self.attachment = 0
 
     def on_records(self, jobs: Iterable[Job]) -> list[Job]:
         """Take dispatched records; return the jobs to begin now."""
@@ -71,13 +75,17 @@ class Lanes:
         """Take a verdict; return the jobs to begin now. In order, all jobs after a retried record are retried too."""
         self.running -= 1
         lane = self._lanes.get(job.topic_partition)
-        if lane is None or lane.delivery_epoch != job.delivery_epoch:
+        if not self.is_current(job) or lane is None or lane.delivery_epoch != job.delivery_epoch:
             return []
         lane.running -= 1
         if self._in_order and is_retry:
             lane.voided_turn = job.turn
             lane.waiting.clear()
         return self._next(lane)
+
+    def is_current(self, job: Job) -> bool:
+        """Return whether the attachment lasts that dispatched the job; otherwise its record is dispatched again."""
+        return job.attachment == self.attachment
 
     def stop(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Begin no more jobs of these partitions, or of any; running jobs continue."""
@@ -109,3 +117,4 @@ class Lanes:
         """Drop everything: the sidecar is gone, and will send all records again."""
         self._lanes.clear()
         self._credit = 0
+        self.attachment += 1

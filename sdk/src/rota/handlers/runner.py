@@ -172,7 +172,7 @@ class Runner(SidecarListener):
             for part in delivery.partitions
             if part.partition.topic in self._handlers
             for batch_slice in messages.slices_of(part)
-            for job in _jobs_of(batch_slice)
+            for job in _jobs_of(batch_slice, self._lanes.attachment)
         )
         self._begin(self._lanes.on_records(jobs))
 
@@ -203,7 +203,9 @@ class Runner(SidecarListener):
 
     async def _work(self, job: Job) -> None:
         judgement = await self._verdict_on(job)
-        self._enqueue(pb.DeliverRequest(judgements=pb.DeliverRequest.Judgements(judgements=[judgement])))
+        if self._lanes.is_current(job):
+            judgements = pb.DeliverRequest.Judgements(judgements=[judgement])
+            self._enqueue(pb.DeliverRequest(judgements=judgements))
         begun = self._lanes.on_verdict(job, is_retry=judgement.verdict == pb.RETRY)
         if not self._is_stopping.is_set():
             self._begin(begun)
@@ -279,9 +281,9 @@ class Runner(SidecarListener):
             await self._attachment.send(messages.credit(more))
 
 
-def _jobs_of(batch_slice: BatchSlice) -> Iterator[Job]:
+def _jobs_of(batch_slice: BatchSlice, attachment: int) -> Iterator[Job]:
     return (
-        Job(batch_slice.topic_partition, batch_slice.delivery_epoch, record, batch_slice.turn)
+        Job(batch_slice.topic_partition, batch_slice.delivery_epoch, record, batch_slice.turn, attachment)
         for record in batch_slice
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from rota_operator.cluster.instance_orders import InstanceOrders
+from rota_operator.cluster.instance_orders import InstanceOrders, InstancePorts
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.fleet.principal import SidecarRef
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -115,7 +115,8 @@ def played(kill_at: int | None) -> Dying:
 
             api._request = counted  # type: ignore[method-assign,assignment]
             clocks = ProcessClocks(lambda: 1_000, lambda: world.now_s)
-            life = lives(world, lambda: InstanceOrders(api, world, clocks, lambda _: None))
+            ports = InstancePorts(world, lambda _: None, clocks, lambda _: None)
+            life = lives(world, lambda: InstanceOrders(api, ports))
             await hand_over(world, life)
 
     asyncio.run(body())

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from rota_operator.cluster.instance_orders import KUBELET_DELAY_MS, InstanceOrders
+from rota_operator.cluster.instance_orders import KUBELET_DELAY_MS, InstanceOrders, InstancePorts
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import Fleet
 from rota_operator.fleet.principal import Principal, SidecarRef
+from rota_operator.overview.description import DescribedMember, Description
 from rota_operator.reconcile.instances import Holder, InstancePool
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, serving
@@ -48,6 +49,8 @@ class World(Fleet):
     # Answers "" to orders of these, as to one that does not arrive.
     deaf: set[str] = field(default_factory=set)
     now_s: float = 0.0
+    # Of the group by its coordinator; None: it is not described.
+    description: Description | None = None
 
     @property
     @override
@@ -157,7 +160,8 @@ def played(story: Callable[[World, Callable[[], Operator]], Awaitable[None]]) ->
             def life() -> Operator:
                 warnings: list[str] = []
                 clocks = ProcessClocks(lambda: WALL_MS, lambda: world.now_s)
-                return Operator(world, InstanceOrders(api, world, clocks, warnings.append), warnings)
+                ports = InstancePorts(world, lambda _: world.description, clocks, warnings.append)
+                return Operator(world, InstanceOrders(api, ports), warnings)
 
             await story(world, life)
 
@@ -243,6 +247,29 @@ def test_a_pod_of_a_lost_node_has_its_instance_until_its_session_has_ended() -> 
         await operator.look()
         assert "c" not in world.instances
         world.now_s += 1
+        await operator.look()
+        assert world.instances["c"] == "orders-0"
+
+    played(story)
+
+
+def test_a_pod_that_drains_without_fleet_has_its_instance_while_it_is_a_member() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        await settled(world, life, "a", "b")
+        members = [
+            DescribedMember(f"m-{name}", "rota", instance_id=name) for name in ("orders-0", "orders-1")
+        ]
+        world.description = Description("g", "Stable", 7, "range", members)
+        # The next leader has never seen the sidecar, which sends heartbeats to the coordinator and commits.
+        operator = life()
+        operator.orders.offer(KEY, RESOURCE, pool(2))
+        del world.online["a"]
+        world.delete("a")
+        world.start("c")
+        world.now_s = TIMEOUT_MS / 1000 + 1
+        await operator.look()
+        assert "c" not in world.instances
+        world.description = Description("g", "Stable", 8, "range", members[1:])
         await operator.look()
         assert world.instances["c"] == "orders-0"
 

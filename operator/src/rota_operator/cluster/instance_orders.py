@@ -18,6 +18,7 @@ from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import Fleet, key_of
 from rota_operator.fleet.principal import Principal
+from rota_operator.overview.description import Description
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.reconcile.instances import Holder, InstancePool, PodSeen, assigned, scaled_away
 from rota_operator.reconcile.observed import Object
@@ -28,6 +29,16 @@ ANSWER_S = 10.0
 # A busy kubelet sees late that a pod is deleted, and counts its grace period from then.
 KUBELET_DELAY_MS = 120_000
 ENDED = ("Succeeded", "Failed")
+
+
+class InstancePorts(NamedTuple):
+    """Everything else that the instances of a group depend on."""
+
+    fleet: Fleet
+    # None: the group is not described now.
+    description: Callable[[Key], Description | None]
+    clocks: ProcessClocks
+    warn: Callable[[str], None]
 
 
 class Wanted(NamedTuple):
@@ -62,11 +73,12 @@ class InstanceOrders:
     Invariant: a sidecar gets the order only after the ConfigMap names its pod as the holder.
     """
 
-    def __init__(self, api: Api, fleet: Fleet, clocks: ProcessClocks, warn: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, ports: InstancePorts) -> None:
         self._api = api
-        self._fleet = fleet
-        self._clocks = clocks
-        self._warn = warn
+        self._fleet = ports.fleet
+        self._description = ports.description
+        self._clocks = ports.clocks
+        self._warn = ports.warn
         self._wanted: dict[Key, Wanted] = {}
         self._ledgers: dict[Key, Ledger] = {}
         # Of sidecars that have connected since this process leads.
@@ -77,7 +89,7 @@ class InstanceOrders:
         self._drained: set[tuple[Key, Holder]] = set()
         # The last problem of each group, which is logged once.
         self._problems: dict[Key, str] = {}
-        self._since_s = clocks.monotonic_s()
+        self._since_s = ports.clocks.monotonic_s()
         self._news = asyncio.Event()
 
     def offer(self, key: Key, resource: Object, pool: InstancePool | None) -> None:
@@ -146,7 +158,7 @@ class InstanceOrders:
         try:
             ledger = self._ledgers.get(key) or await self._read(key)
             if not is_at_rest(ledger, wanted.pool, connected.keys()):
-                pods = await self._pods(key, wanted, connected.keys())
+                pods = await self._pods(key, wanted, connected.keys(), ledger)
                 leaving = scaled_away(wanted.pool, ledger.holders, pods)
                 ledger = await self._write(key, wanted, ledger, assigned(wanted.pool, ledger.holders, pods))
         except Conflict:
@@ -188,7 +200,9 @@ class InstanceOrders:
         body = {"metadata": metadata, "data": data}
         return ledger_of(await self._api.create(CONFIG_MAP, key.namespace, body))
 
-    async def _pods(self, key: Key, wanted: Wanted, connected: Collection[Holder]) -> Sequence[PodSeen]:
+    async def _pods(
+        self, key: Key, wanted: Wanted, connected: Collection[Holder], ledger: Ledger
+    ) -> Sequence[PodSeen]:
         selector = f"{CLAIM_LABEL}={wanted.resource['metadata']['uid']}"
         found = []
         async for each in self._api.list(POD, key.namespace, selector):
@@ -196,7 +210,12 @@ class InstanceOrders:
             holder = Holder(metadata["name"], metadata["uid"])
             is_connected, is_leaving = holder in connected, "deletionTimestamp" in metadata
             has_ended = (each.get("status") or {}).get("phase") in ENDED
-            is_lost = is_leaving and not is_connected and self._is_silent(key, holder, wanted.pool)
+            is_lost = (
+                is_leaving
+                and not is_connected
+                and self._is_silent(key, holder, wanted.pool)
+                and not self._is_member(key, holder, ledger)
+            )
             found.append(
                 PodSeen(holder, metadata["creationTimestamp"], is_connected, is_leaving, has_ended or is_lost)
             )
@@ -207,6 +226,16 @@ class InstanceOrders:
         last = self._reported.get((key, holder))
         last_s = self._since_s if last is None else last.at_s
         return (self._clocks.monotonic_s() - last_s) * 1000 > pool.silence_ms_max
+
+    def _is_member(self, key: Key, holder: Holder, ledger: Ledger) -> bool:
+        """
+        Return whether the coordinator describes a member of the pod's instance.
+
+        A sidecar that Fleet does not hear, as after a change of leaders, may still work and commit: a successor would fence it.
+        """
+        described = self._description(key)
+        members = () if described is None else described.members
+        return any(ledger.holders.get(each.instance_id) == holder for each in members)
 
     def _names(
         self, key: Key, ledger: Ledger, connected: Mapping[Holder, Principal]

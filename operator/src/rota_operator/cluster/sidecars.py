@@ -16,7 +16,7 @@ from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.fenced_instances import FencedInstances, FencedPorts
 from rota_operator.cluster.groups import GroupWatches
 from rota_operator.cluster.index import ResourceIndex
-from rota_operator.cluster.instance_orders import InstanceOrders
+from rota_operator.cluster.instance_orders import InstanceOrders, InstancePorts
 from rota_operator.cluster.kinds import POD
 from rota_operator.cluster.offset_orders import OffsetOrders
 from rota_operator.cluster.perform import Sidecars
@@ -70,7 +70,13 @@ class ClusterFleet(Sidecars):
             self._server, environment.groups, environment.clocks.monotonic_s, environment.event_log.warning
         )
         self._instances = InstanceOrders(
-            environment.api, self._server, environment.clocks, environment.event_log.warning
+            environment.api,
+            InstancePorts(
+                self._server,
+                environment.groups.description,
+                environment.clocks,
+                environment.event_log.warning,
+            ),
         )
         self.fenced = FencedInstances(
             self._server,

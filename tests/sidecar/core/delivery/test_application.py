@@ -154,6 +154,15 @@ def test_another_kind_of_application_gets_another_ledger_and_loses_nothing() -> 
     assert delivered(driven.read(10)) == [(0, 5, 6)]
 
 
+def test_a_verdict_under_the_epoch_of_another_partition_changes_nothing() -> None:
+    """As one on a record of the process before: each process numbers its epochs from 1."""
+    driven = Driven().begin(0, 1)
+    driven.read(3)
+    delivered = driven.last(do.Deliver)
+    assert driven.judge(0, number=1, delivery_epoch=delivered.delivery_epoch) == []
+    assert driven.judge(0, number=0) != []
+
+
 def test_wrong_verdicts_are_refused_and_say_why() -> None:
     driven = Driven().begin(0, credit=5)
     driven.read(10)

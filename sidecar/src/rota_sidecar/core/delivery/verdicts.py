@@ -10,7 +10,12 @@ def judged(core: Core, event: on.Judged) -> None:
     for judgement in event.judgements:
         partition_state = core.fetch_sessions.get(judgement.delivery_epoch)
         fetch_session = None if partition_state is None else partition_state.fetch_session
-        if partition_state is None or fetch_session is None:
+        # Each process of the sidecar numbers its epochs from 1, so one of the process before may be another partition's now.
+        if (
+            partition_state is None
+            or fetch_session is None
+            or partition_state.partition != judgement.partition
+        ):
             _judged_late(core, judgement)
             continue
         outcome = fetch_session.ledger.judge(
@@ -36,7 +41,7 @@ def judged(core: Core, event: on.Judged) -> None:
 def _judged_late(core: Core, judgement: on.Judgement) -> None:
     """Note a verdict on a removed partition, which changes no offset but shows that a hung application works again."""
     retired = core.retired.get(judgement.delivery_epoch)
-    if retired is None:
+    if retired is None or retired[0] != judgement.partition:
         return
     _, ledger = retired
     ledger.judge(judgement.first, judgement.last, judgement.verdict, core.now_ms)

@@ -131,6 +131,13 @@ def take_steps(cluster: Cluster, runs: Sequence[Run], states: dict[str, State]) 
             kubectl(cluster, verb, manifests, *(("--wait=false",) if verb == "delete" else ()))
 
 
+def delete_groups(cluster: Cluster, runs: Sequence[Run]) -> None:
+    """Delete the ConsumerGroups of runs, and do not wait for it."""
+    group = {"apiVersion": "rota.dev/v1alpha1", "kind": "ConsumerGroup", "metadata": {"name": GROUP}}
+    groups = [each for run in runs for each in in_namespace([group], run.namespace)]
+    kubectl(cluster, "delete", groups, "--wait=false", "--ignore-not-found")
+
+
 def kubectl(cluster: Cluster, verb: str, manifests: Sequence[Manifest], *flags: str) -> None:
     """Run a command on manifests of several namespaces."""
     document = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}

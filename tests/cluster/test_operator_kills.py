@@ -27,6 +27,7 @@ from tests.cluster.operator_kills import (
     Scenario,
     State,
     comparable,
+    delete_groups,
     differences,
     scenarios,
     set_up,
@@ -261,6 +262,7 @@ def test_a_kill_after_any_write_ends_in_the_objects_of_an_undisturbed_run(
     rig.proxy.reconnect()
     rig.operator.start()
     await_final_states(rig, runs, expected)
+    delete_groups(rig.cluster, runs)
     counters["kills at a write"] += len(cut)
     total = sum(len(each.writes) for each in expected.values())
     report.append(

@@ -115,10 +115,8 @@ class Ended(NamedTuple):
 
 def pods_of(cluster: Cluster, name: str) -> Mapping[str, Any]:
     """Pods of a workload by name, those that are being deleted too."""
-    found = json.loads(
-        cluster.kubectl("get", "pods", f"--selector=app={name}", f"--namespace={NAMESPACE}", "--output=json")
-    )
-    return {each["metadata"]["name"]: each for each in found["items"]}
+    found = cluster.get("pods", namespace=NAMESPACE, selector=f"app={name}")["items"]
+    return {each["metadata"]["name"]: each for each in found}
 
 
 def owners_of(channel: grpc.Channel, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:

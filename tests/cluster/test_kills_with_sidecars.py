@@ -6,7 +6,6 @@ on; three groups change their strategy. Each write of that is refused in one of 
 answered, and the operator is killed meanwhile: first at the writes of the beginning, then at those of the end.
 """
 
-import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -116,11 +115,12 @@ class Stage:
 
     def instances(self, group: str) -> Mapping[str, str]:
         """Pods of a group by their instances, as the operator has written them; empty: it has not."""
-        found = self.shop.kubectl(
-            "get", "configmap", f"rota-{group}-instances", "--ignore-not-found", "--output=json"
-        )
-        data = json.loads(found)["data"] if found else {}
-        return {name: text.partition(" ")[0] for name, text in data.items()}
+        found = [
+            each["data"]
+            for each in self.shop.get("configmaps")["items"]
+            if each["metadata"]["name"] == f"rota-{group}-instances"
+        ]
+        return {name: text.partition(" ")[0] for data in found for name, text in data.items()}
 
     def offered(self, group: str) -> tuple[str, ...]:
         """Strategies that a sidecar of a group reads when it starts."""

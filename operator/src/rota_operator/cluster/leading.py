@@ -7,7 +7,7 @@ run until one of them ends, or the caller cancels `run`. They stop in this order
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object, OperatorSettings
-from rota_operator.spec.model import ConsumerGroupSpec
+from rota_operator.spec.model import Alerts, ConsumerGroupSpec
 from rota_operator.spec.status import ConsumerGroupStatus
 from rota_operator.spec.validation import spec_of
 from rota_operator.status.inputs import Pods, Sidecars, StatusInputs, pods_of
@@ -118,7 +118,7 @@ class Leading:
         self._authority = AuthorityFile(config.tls_ca, event_log.warning)
         self._kafka = read_credentials(config.kafka_clusters)
         self._events = EventRecorder(api, lambda: wall_ms() / 1000, config.identity, event_log.warning)
-        self._status = StatusWriter(api, self._compute_status, environment.metrics.update, event_log)
+        self._status = StatusWriter(api, self._compute_status, self._export, event_log)
         self._groups = GroupWatches(
             Channels(lambda: self._authority.pem, insecure=config.insecure, token_file=config.token_file),
             GroupCallbacks(
@@ -314,6 +314,12 @@ class Leading:
         if (claim := self._resources.drop(key)) is not None:
             for rival in self._resources.rivals(claim):
                 self._queue.add(Key(rival.namespace, rival.name))
+
+    def _export(self, key: Key, status: Mapping[str, Any]) -> None:
+        """Update the series of a ConsumerGroup whose status was computed; an invalid spec has the default thresholds."""
+        last = self._decided_last[key]
+        alerts = Alerts() if last.spec is None else last.spec.monitoring.alerts
+        self._environment.metrics.update(key, status, alerts)
 
     def _compute_status(self, key: Key, former: ConsumerGroupStatus) -> ConsumerGroupStatus | None:
         last = self._decided_last.get(key)

@@ -5,11 +5,19 @@ Series of a ConsumerGroup follow its status, and are removed with the resource; 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from rota_operator.cluster.queues import Key
+from rota_operator.spec.model import Alerts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMES = ("namespace", "name")
@@ -24,10 +32,28 @@ STATUS_GAUGES = {
 REPLICAS = {"desired": "desiredReplicas", "actual": "replicas"}
 
 
+class Rebalances(NamedTuple):
+    """Rebalances of one group since this process observes it. Invariant: `total` never falls."""
+
+    generation: int
+    total: int = 0
+
+    def observed(self, generation: int) -> "Rebalances":
+        """
+        Return the count after a generation was observed; each rebalance increases the generation by one.
+
+        A lower generation is that of a group that was deleted and created again, or, on Kafka, of members that have not reported the
+        latest one: counting continues from there.
+        """
+        return Rebalances(generation, self.total + max(0, generation - self.generation))
+
+
 class Metrics:
     """The operator's metrics. Invariant: a ConsumerGroup has series only between `update` and `remove`."""
 
     def __init__(self) -> None:
+        # A series with the time of creation beside each counter and histogram, which would double those of groups.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped there
         registry = self._registry = CollectorRegistry()
         self._reconciles = Counter(
             "rota_operator_reconciles", "Reconciles by outcome.", ["outcome"], registry=registry
@@ -39,7 +65,22 @@ class Metrics:
             registry=registry,
         )
         self._info = Gauge(
-            "rota_group_info", "Always 1.", [*NAMES, "group", "coordination"], registry=registry
+            "rota_group_info",
+            "Always 1: the group id and the coordination of a ConsumerGroup, to join the series of sidecars with.",
+            [*NAMES, "group", "coordination"],
+            registry=registry,
+        )
+        self._thresholds = Gauge(
+            "rota_group_alert_threshold_seconds",
+            "Threshold of an alert, from monitoring.alerts of the ConsumerGroup.",
+            [*NAMES, "alert"],
+            registry=registry,
+        )
+        self._rebalances = Counter(
+            "rota_group_rebalances",
+            "Rebalances since this process leads, by the group's generation; on every engine.",
+            NAMES,
+            registry=registry,
         )
         self._conditions = Gauge(
             "rota_group_condition",
@@ -56,15 +97,19 @@ class Metrics:
         }
         # By ConsumerGroup: its series, by gauge and label values.
         self._children: dict[Key, dict[tuple[Gauge, tuple[str, ...]], Gauge]] = {}
+        # Of groups whose generation was known once.
+        self._counted: dict[Key, Rebalances] = {}
 
     def reconciled(self, outcome: str, seconds: float) -> None:
         """Count a reconcile."""
         self._reconciles.labels(outcome).inc()
         self._seconds.observe(seconds)
 
-    def update(self, key: Key, status: Mapping[str, Any]) -> None:
-        """Replace the series of a ConsumerGroup by those of a status."""
+    def update(self, key: Key, status: Mapping[str, Any], alerts: Alerts) -> None:
+        """Replace the series of a ConsumerGroup by those of a status and of the thresholds in its spec."""
         wanted, children = dict(self._series(key, status)), self._children.get(key, {})
+        for alert, seconds in thresholds_of(alerts).items():
+            wanted[self._thresholds, (*key, alert)] = float(seconds)
         for gauge, labels in children.keys() - wanted.keys():
             gauge.remove(*labels)
         self._children[key] = {
@@ -72,15 +117,25 @@ class Metrics:
         }
         for series, child in self._children[key].items():
             child.set(wanted[series])
+        self._count_rebalances(key, status.get("generation"))
 
     def remove(self, key: Key) -> None:
         """Remove the series of a ConsumerGroup that is gone."""
         for gauge, labels in self._children.pop(key, {}):
             gauge.remove(*labels)
+        if self._counted.pop(key, None) is not None:
+            self._rebalances.remove(*key)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def _count_rebalances(self, key: Key, generation: int | None) -> None:
+        if generation is None:
+            return
+        was = self._counted.get(key, Rebalances(generation))
+        now = self._counted[key] = was.observed(generation)
+        self._rebalances.labels(*key).inc(now.total - was.total)
 
     def _series(
         self, key: Key, status: Mapping[str, Any]
@@ -100,6 +155,11 @@ class Metrics:
                 labels = (*key, str(each["type"]))
                 found.append(((self._conditions, labels), float(each["status"] == "True")))
         return found
+
+
+def thresholds_of(alerts: Alerts) -> Mapping[str, int]:
+    """Return the thresholds in seconds, by the name of the alert that compares with it."""
+    return {"RotaLagSecondsHigh": alerts.lag_seconds, "RotaGroupStuck": alerts.stuck_seconds}
 
 
 def value_at(status: Mapping[str, Any], path: tuple[str, ...]) -> float | None:

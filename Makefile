@@ -41,9 +41,9 @@ demo: $(VENV)/.demo ## Run the orders example, and say what to try; DEMO_SECONDS
 
 # In order of their speed, so that what is wrong shows soon.
 .PHONY: check
-check: shape lint protos resources licences imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
+check: shape lint protos resources metrics licences imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
 
-.PHONY: lint shape protos resources licences imports types
+.PHONY: lint shape protos resources metrics licences imports types
 lint: $(VENV)/.all
 	@$(BIN)/ruff check --quiet . || { echo "lint: see above; 'make format' mends what can be mended by itself" >&2; exit 1; }
 	@$(BIN)/ruff format --quiet --check . || { echo "lint: files are not formatted; run 'make format'" >&2; exit 1; }
@@ -58,6 +58,8 @@ protos: $(VENV)/.all
 	@echo "protos: ok"
 resources: $(VENV)/.all
 	@$(BIN)/python scripts/generate_crds.py --check
+metrics: $(VENV)/.all
+	@$(BIN)/python -m scripts.generate_metrics_reference --check
 licences: $(VENV)/.all
 	@$(BIN)/python -m scripts.generate_licences --check
 imports: $(VENV)/.all

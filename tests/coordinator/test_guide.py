@@ -1,4 +1,4 @@
-"""The guide says what the program says: flags, their defaults, metrics, events."""
+"""The guide says what the program says: flags, their defaults, reasons of rebalances."""
 
 import re
 
@@ -6,7 +6,6 @@ import pytest
 
 from rota_coordinator.core.group.effects import Cause
 from rota_coordinator.options import parse
-from tests.coordinator.observability.test_metrics import NAMES
 from tests.support.tree import REPO
 
 GUIDE = (REPO / "docs/guide/coordinator.md").read_text()
@@ -38,13 +37,6 @@ def test_flags_and_defaults_are_those_of_the_program(
     assert documented == {
         flag: "" if default in NOTHING else default for flag, default in real.items() if flag != "insecure"
     } | {"insecure": "off"}
-
-
-def test_metrics_and_their_labels_are_those_of_the_program() -> None:
-    documented = {
-        name.removesuffix("_total"): set(re.findall(r"\w+", labels)) for name, labels, _ in rows("Metrics")
-    }
-    assert documented == {name: labels - {"le"} for name, labels in NAMES.items()}
 
 
 @pytest.mark.parametrize("cause", list(Cause))

@@ -86,6 +86,11 @@ def edit_the_definition_of_a_resource(checkout: Path) -> None:
     path.write_text(path.read_text().replace("maxItems: 100", "maxItems: 101"))
 
 
+def change_the_meaning_of_a_metric(checkout: Path) -> None:
+    path = checkout / "docs/reference/metrics.md"
+    path.write_text(path.read_text().replace("Duration of reconciles.", "Number of reconciles."))
+
+
 def write_an_untyped_function(checkout: Path) -> None:
     path = checkout / "sdk/src/rota/__init__.py"
     path.write_text(path.read_text() + "\n\ndef untyped():\n    return 1\n")
@@ -101,6 +106,11 @@ BREAKS: list[tuple[Callable[[Path], None], str, str]] = [
     (write_an_untyped_function, "lint", "Add return type annotation"),
     (edit_a_generated_file, "protos", "run `make proto` and commit the result"),
     (edit_the_definition_of_a_resource, "resources", "is not what its declaration says; run 'make crds'"),
+    (
+        change_the_meaning_of_a_metric,
+        "metrics",
+        "is not what the code exports; run 'python -m scripts.generate",
+    ),
     (
         import_grpc_in_a_core,
         "imports",

@@ -21,6 +21,7 @@ from tests.conformance.members import Member, answer, form, rejoin_all, settle
 from tests.conformance.server import ServerDriver
 from tests.coordinator.virtual import CONFIG, Virtual, play
 from tests.support.coordinator import Coordinator
+from tests.support.documented_metrics import undocumented
 from tests.support.prometheus.programs import check_metrics
 from tests.support.web import get
 
@@ -311,4 +312,5 @@ def test_a_running_coordinator_shows_what_it_did(coordinator: Coordinator) -> No
     assert found["rota_coordinator_append_seconds_count",] >= 5
     assert found["rota_coordinator_loop_lag_seconds_count",] > 0
     assert found["rota_coordinator_rebalance_seconds_count",] >= 1
+    assert undocumented(page) == set()
     check_metrics(page)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.app import App
 from tests.support.app import running as attached
 from tests.support.coordinator import Coordinator, serving
+from tests.support.documented_metrics import undocumented
 from tests.support.records import batch, committed, fill, produce
 from tests.support.sidecar import Deliverer, delivering
 
@@ -137,6 +138,7 @@ def test_metrics_say_how_it_fares_and_end_with_the_partitions(
             sidecar.wait_until(lambda: sidecar.metrics()[f"rota_lag_seconds{of_0}"] == 0)
             heartbeats = f'rota_heartbeats_total{{group="{topic}",outcome="ok"}}'
             sidecar.wait_until(lambda: sidecar.metrics()[heartbeats] >= 1)
+            assert undocumented(sidecar.ask("/metrics")[1]) == set()
             done = sidecar.metrics()
             verdicts = f'rota_records_total{{group="{topic}",topic="{topic}",verdict="ack"}}'
             assert done[verdicts] == 2 * RECORDS

@@ -167,14 +167,18 @@ class Metrics(Observer, Collector):
         all_groups = [group for slot in served for group in slot.groups.groups.values()]
         states = Counter(group.state for group in all_groups)
         members = sum(len(group.members.by_id) for group in all_groups)
-        groups = GaugeMetricFamily(named("groups"), "Groups in this process, by state.", labels=["state"])
+        groups = GaugeMetricFamily(
+            named("groups"), "Groups in this process, by Kafka's state.", labels=["state"]
+        )
         for state in State:
             groups.add_metric([state.value], states[state])
         yield groups
         yield GaugeMetricFamily(named("members"), "Members of all groups in this process.", members)
         states_of_slots = Counter(slot.state for slot in slots)
         by_state = GaugeMetricFamily(
-            named("slots"), "Slots, by their state in this process.", labels=["state"]
+            named("slots"),
+            "Slots, by their state in this process: Down, CatchUp or Ready.",
+            labels=["state"],
         )
         for slot_state in SlotState:
             by_state.add_metric([slot_state.value], states_of_slots[slot_state])
@@ -209,14 +213,16 @@ class Metrics(Observer, Collector):
 
     def _of_requests(self) -> Iterator[Metric]:
         answered = CounterMetricFamily(
-            named("requests"), "Requests that were answered or refused.", labels=["api", "error"]
+            named("requests"),
+            "Requests, by the error in the response or in the first of its parts, or by the gRPC status of a refusal.",
+            labels=["api", "error"],
         )
         for (kind, error), count in self._requests.items():
             answered.add_metric([api_of(kind), error_name(error)], count)
         yield answered
         seconds = HistogramMetricFamily(
             named("request_seconds"),
-            "Time from a request to its response, including waiting.",
+            "Time from a request to its response; joins and syncs wait for the rebalance.",
             labels=["api"],
         )
         for kind, spread in self._request_seconds.items():

@@ -4,7 +4,7 @@ Prometheus metrics of the operator, in a registry of its own; served at /metrics
 Series of a ConsumerGroup follow its status, and are removed with the resource; a value that is unknown has no series.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from prometheus_client import (
@@ -12,6 +12,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Metric,
     disable_created_metrics,
     generate_latest,
 )
@@ -56,7 +57,10 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped there
         registry = self._registry = CollectorRegistry()
         self._reconciles = Counter(
-            "rota_operator_reconciles", "Reconciles by outcome.", ["outcome"], registry=registry
+            "rota_operator_reconciles",
+            "Reconciles by outcome: success or error.",
+            ["outcome"],
+            registry=registry,
         )
         self._seconds = Histogram(
             "rota_operator_reconcile_seconds",
@@ -89,7 +93,10 @@ class Metrics:
             registry=registry,
         )
         self._replicas = Gauge(
-            "rota_group_replicas", "Replicas of the workload.", [*NAMES, "kind"], registry=registry
+            "rota_group_replicas",
+            "Replicas of the workload by kind: desired or actual.",
+            [*NAMES, "kind"],
+            registry=registry,
         )
         self._gauges = {
             name: Gauge(name, meaning, NAMES, registry=registry)
@@ -129,6 +136,10 @@ class Metrics:
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics by family."""
+        yield from self._registry.collect()
 
     def _count_rebalances(self, key: Key, generation: int | None) -> None:
         if generation is None:

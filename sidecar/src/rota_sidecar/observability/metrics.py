@@ -69,17 +69,17 @@ class Metrics(Collector):
     def _of_partitions(self, statuses: Mapping[Partition, PartitionStatus]) -> Iterator[Metric]:
         records = GaugeMetricFamily(
             "rota_lag_records",
-            "Uncommitted records: end offset minus committed offset.",
+            "Uncommitted records: end offset - max(committed offset, log start offset), never below 0.",
             labels=OF_PARTITION,
         )
         seconds = GaugeMetricFamily(
             "rota_lag_seconds",
-            "Age of the first uncommitted record; 0 when there is none.",
+            "Age of the first uncommitted record, to within its batch; 0 when there is none.",
             labels=OF_PARTITION,
         )
         progress = GaugeMetricFamily(
             "rota_last_progress_timestamp_seconds",
-            "Time of the last verdict, advance of the commit, or moment without records to process.",
+            "Time of the last verdict, advance of the commit, or moment without records to process; at first of the assignment.",
             labels=OF_PARTITION,
         )
         now_s = self._wall_s()
@@ -97,14 +97,31 @@ class Metrics(Collector):
     def _of_work(self) -> Iterator[Metric]:
         counters = self._counters
         judged = CounterMetricFamily(
-            "rota_records", "Records with a verdict.", labels=["group", "topic", "verdict"]
+            "rota_records",
+            "Records by verdict: ack, retry, dead_letter, skip; refused: a verdict that was rejected.",
+            labels=["group", "topic", "verdict"],
         )
         for (topic, verdict), count in counters.records.items():
             judged.add_metric([self._group, topic, verdict], count)
         yield judged
-        yield self._counted("heartbeats", "Heartbeats by outcome.", "outcome", counters.heartbeats)
-        yield self._counted("commits", "Commits by outcome.", "outcome", counters.commits)
-        yield self._counted("rebalances", "Rebalance events by kind.", "kind", counters.rebalances)
+        yield self._counted(
+            "heartbeats",
+            "Heartbeats by outcome: ok, Kafka's name of an error, unreachable, refused.",
+            "outcome",
+            counters.heartbeats,
+        )
+        yield self._counted(
+            "commits",
+            "Commits by outcome: ok, or Kafka's name of the first error.",
+            "outcome",
+            counters.commits,
+        )
+        yield self._counted(
+            "rebalances",
+            "Rebalance events by kind: joined (a generation), assigned, revoked, lost.",
+            "kind",
+            counters.rebalances,
+        )
         yield self._histogram(
             "processing_seconds",
             "Time from the dispatch of records to the verdict on the last of them.",

@@ -21,7 +21,7 @@ def body(version: int | None = None, **more: object) -> bytes:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> ServedVersions:
-    """Versions whose objects count as read as soon as they are served."""
+    """Versions whose responses never overtake each other."""
     monkeypatch.setattr(served_versions, "SETTLED_S", -1.0)
     return ServedVersions()
 
@@ -54,13 +54,17 @@ def test_a_write_on_an_older_version_is_one_however_the_newer_was_served(
     assert served.outdated == ["shop/deployments/orders: 9, although 10 was read"]
 
 
-def test_a_decision_that_was_made_before_the_newer_version_could_be_read_is_none(
+def test_a_decision_may_take_some_time_after_its_read_and_not_more(
     served: ServedVersions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    served.served("deployments", body(9))
     monkeypatch.setattr(served_versions, "SETTLED_S", 60.0)
     served.served("deployments", body(10))
     served.written("shop", RESOURCE, body(9))
     assert served.outdated == []
+    monkeypatch.setattr(served_versions, "DECIDED_S", -1.0)
+    served.written("shop", RESOURCE, body(9))
+    assert len(served.outdated) == 1
 
 
 def test_a_write_without_a_version_that_returns_to_a_former_value_is_found(served: ServedVersions) -> None:

@@ -132,7 +132,8 @@ class ApiFaults:
         return self._of_namespaces.get(namespace)
 
     def _is_in_burst(self, namespace: str) -> bool:
-        since_s = time.monotonic() - self._first_s.get((namespace, Fault.ERRORS), time.monotonic())
+        now_s = time.monotonic()
+        since_s = now_s - self._first_s.get((namespace, Fault.ERRORS), now_s)
         return int(since_s / BURST_S) % 2 == 0 and self._strikes(namespace, Fault.ERRORS, 1.0)
 
     def _strikes(self, namespace: str, fault: str, share: float) -> bool:

@@ -215,7 +215,9 @@ class ApiProxy:
             is_expired = faults.is_watch_expired()
             return web.Response(body=GONE_EVENT, content_type="application/json") if is_expired else None
         if asked.is_list and request.raw_path in self._past and faults.is_from_past(asked.namespace):
-            return web.Response(body=self._past[request.raw_path], content_type="application/json")
+            past = self._past[request.raw_path]
+            self.served.served(asked.kind, past)
+            return web.Response(body=past, content_type="application/json")
         if faults.hangs(asked.namespace):
             while faults.are_on:
                 await asyncio.sleep(LOOK_S)

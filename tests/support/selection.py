@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 HEAVY_TIERS = ("process", "simulation", "kafka", "cluster", "spark")
-# What these fixtures start takes longer than the tests of a module: one process runs all modules that use it.
-TOGETHER = ("rota_cluster",)
 
 
 def mark_of(tier: str) -> str:
@@ -98,12 +96,10 @@ class Share:
     def _taken(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
         # pytest may put other tests between those of a module.
         together: dict[str, list[pytest.Item]] = {}
-        modules = {str(item.path): shared for item in items if (shared := shared_fixture(item))}
         for item in items:
-            module = str(item.path)
-            key = modules.get(module, module) if self._whole_modules else item.nodeid
+            key = str(item.path) if self._whole_modules else item.nodeid
             together.setdefault(key, []).append(item)
-        for name, tests in sorted(together.items(), key=_urgency):
+        for name, tests in sorted(together.items(), key=lambda each: _longest_s(each[1]), reverse=True):
             try:
                 (self._begun / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
             except FileExistsError:
@@ -111,16 +107,9 @@ class Share:
             yield from tests
 
 
-def shared_fixture(item: pytest.Item) -> str:
-    """Return the fixture of TOGETHER that a test uses; empty: none."""
-    return next((name for name in TOGETHER if name in getattr(item, "fixturenames", ())), "")
-
-
-def _urgency(taken: tuple[str, list[pytest.Item]]) -> tuple[bool, float]:
-    """Sort what takes longest first: costly fixtures, then what may take longest by its marks."""
-    name, tests = taken
-    marks = [mark for item in tests if (mark := item.get_closest_marker("timeout"))]
-    return name not in TOGETHER, -max((mark.args[0] for mark in marks), default=0.0)
+def _longest_s(tests: list[pytest.Item]) -> float:
+    """What one of these tests may take by its mark; 0 without one."""
+    return max((mark.args[0] for item in tests if (mark := item.get_closest_marker("timeout"))), default=0.0)
 
 
 def choose(config: pytest.Config, items: list[pytest.Item], chosen: list[pytest.Item]) -> None:

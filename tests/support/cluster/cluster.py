@@ -26,7 +26,7 @@ from tests.support.cluster.prepared import Prepared
 from tests.support.cluster.process_identity import Identity
 from tests.support.cluster.runtime import finish
 from tests.support.network import NetworkNamespace
-from tests.support.processes import Process
+from tests.support.processes import Process, wait_for
 
 READY_WITHIN_S = 60
 KUBECONFIG = "kubeconfig"
@@ -155,13 +155,16 @@ class Cluster:
         self, which: signal.Signals, pod: str, container: str, *, namespace: str = "default"
     ) -> None:
         """Send a signal to a container's first process: SIGSTOP and SIGCONT freeze it and let it go on, SIGKILL is a crash."""
-        found = self.get(f"pod/{pod}", namespace=namespace)
-        [number] = [
-            each["containerID"].removeprefix("containerd://")
-            for each in statuses_of(found)
-            if each["name"] == container
-        ]
-        self._nodes[found["spec"]["nodeName"]].runtime.signal(number, which)
+        # A kubelet may report a container later than what runs in it is heard of.
+        wait_for(
+            f"{container} of {pod} runs",
+            lambda: self._container(pod, container, namespace) is not None,
+            within_s=READY_WITHIN_S,
+        )
+        found = self._container(pod, container, namespace)
+        assert found is not None
+        node, number = found
+        self._nodes[node].runtime.signal(number, which)
 
     def repair(self) -> None:
         """Put right what a test broke; returns when every node is Ready again."""
@@ -171,6 +174,14 @@ class Cluster:
             else:
                 self.start_node(name)
         self._wait_for_nodes()
+
+    def _container(self, pod: str, container: str, namespace: str) -> tuple[str, str] | None:
+        """Return the node and the id of a pod's container; None before its kubelet has reported it."""
+        found = self.get(f"pod/{pod}", namespace=namespace)
+        for each in statuses_of(found):
+            if each["name"] == container and "containerID" in each:
+                return found["spec"]["nodeName"], each["containerID"].removeprefix("containerd://")
+        return None
 
     # --- starting and stopping it ---
 

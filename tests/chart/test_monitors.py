@@ -41,6 +41,7 @@ def test_a_pod_monitor_finds_the_pods_of_its_part_alone() -> None:
         [endpoint] = monitor["spec"]["podMetricsEndpoints"]
         ports = container(objects, WORKLOADS[name], name)["ports"]
         assert endpoint["path"] == "/metrics"
+        assert endpoint["honorLabels"] is True
         assert endpoint["port"] in {each["name"] for each in ports}
 
 

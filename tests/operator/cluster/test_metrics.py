@@ -4,13 +4,20 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from rota_operator.cluster.leading import alerts_of
 from rota_operator.cluster.metrics import Metrics
 from rota_operator.cluster.queues import Key
 from rota_operator.spec.model import Alerts
+from rota_operator.spec.validation import parse_spec
 from tests.support.documented_metrics import undocumented
 from tests.support.prometheus.programs import check_metrics
 
 ORDERS, PAYMENTS = Key("shop", "orders"), Key("shop", "payments")
+SPEC = {
+    "bootstrapServers": ["rota://coordinator:7070"],
+    "topics": ["orders"],
+    "scaleTargetRef": {"name": "orders"},
+}
 THRESHOLDS = {
     'rota_group_alert_threshold_seconds{alert="RotaLagSecondsHigh"}': 300.0,
     'rota_group_alert_threshold_seconds{alert="RotaGroupStuck"}': 120.0,
@@ -77,6 +84,27 @@ def test_thresholds_follow_the_spec() -> None:
         **THRESHOLDS,
         'rota_group_alert_threshold_seconds{alert="RotaLagSecondsHigh"}': 7,
     }
+
+
+def test_a_suspended_group_has_no_thresholds() -> None:
+    suspended = {"suspend": True, "monitoring": {"alerts": {"lagSeconds": 7}}}
+    assert alerts_of(parse_spec({**SPEC, **suspended})) is None
+    assert alerts_of(parse_spec({**SPEC, **suspended, "suspend": False})) == Alerts.model_validate(
+        {"lagSeconds": 7}
+    )
+    assert alerts_of(None) == Alerts(), "while the spec is invalid"
+    metrics = Metrics()
+    metrics.update(ORDERS, {"partitions": 1}, Alerts())
+    metrics.update(ORDERS, {"partitions": 1}, None)
+    assert of_orders(metrics) == {"rota_group_partitions": 1}
+
+
+def test_the_first_failed_reconcile_is_an_increase() -> None:
+    failed = 'rota_operator_reconciles_total{outcome="error"}'
+    metrics = Metrics()
+    assert f"{failed} 0.0" in metrics.text().decode()
+    metrics.reconciled("error", 0.1)
+    assert f"{failed} 1.0" in metrics.text().decode()
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,20 @@ def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
     assert counters.records_done == 3
 
 
+def test_the_first_dead_letter_and_the_first_fenced_heartbeat_are_an_increase() -> None:
+    counters = Counters()
+    fenced = 'rota_heartbeats_total{group="g",outcome="FENCED_INSTANCE_ID"}'
+    dead = 'rota_records_total{group="g",topic="orders",verdict="dead_letter"}'
+    assert page(NOTHING, counters)[fenced] == 0
+    assert dead not in page(NOTHING, counters), "no topic is known"
+    counters.on_event(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
+    assert page(NOTHING, counters)[dead] == 0
+    counters.on_actions([do.Settled(ORDERS_0, "dead_letter", 2)], 0, 0)
+    counters.on_event(on.Assigned(TENURE, frozenset({ORDERS_0})), 0)
+    assert page(NOTHING, counters)[dead] == 2
+    assert counters.records_done == 2
+
+
 def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
     counters = Counters()
     counters.on_member_event(StateChanged("Stable"), 0)

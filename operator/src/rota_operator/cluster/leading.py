@@ -316,10 +316,8 @@ class Leading:
                 self._queue.add(Key(rival.namespace, rival.name))
 
     def _export(self, key: Key, status: Mapping[str, Any]) -> None:
-        """Update the series of a ConsumerGroup whose status was computed; an invalid spec has the default thresholds."""
-        last = self._decided_last[key]
-        alerts = Alerts() if last.spec is None else last.spec.monitoring.alerts
-        self._environment.metrics.update(key, status, alerts)
+        """Update the series of a ConsumerGroup whose status was computed."""
+        self._environment.metrics.update(key, status, alerts_of(self._decided_last[key].spec))
 
     def _compute_status(self, key: Key, former: ConsumerGroupStatus) -> ConsumerGroupStatus | None:
         last = self._decided_last.get(key)
@@ -363,6 +361,13 @@ def decided_of(outcome: Outcome) -> Decided:
         failure=outcome.failure,
         problem=problem_of(outcome),
     )
+
+
+def alerts_of(spec: ConsumerGroupSpec | None) -> Alerts | None:
+    """Return the thresholds in force: the defaults while the spec is invalid, and none while the group is suspended."""
+    if spec is None:
+        return Alerts()
+    return None if spec.suspend else spec.monitoring.alerts
 
 
 def timestamp(ms: int) -> str:

@@ -62,6 +62,9 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        # `increase` does not see the first error of a series that begins with it.
+        for outcome in ("success", "error"):
+            self._reconciles.labels(outcome)
         self._seconds = Histogram(
             "rota_operator_reconcile_seconds",
             "Duration of reconciles.",
@@ -76,7 +79,7 @@ class Metrics:
         )
         self._thresholds = Gauge(
             "rota_group_alert_threshold_seconds",
-            "Threshold of an alert, from monitoring.alerts of the ConsumerGroup.",
+            "Threshold of an alert, from monitoring.alerts of the ConsumerGroup; no series while it is suspended.",
             [*NAMES, "alert"],
             registry=registry,
         )
@@ -112,10 +115,10 @@ class Metrics:
         self._reconciles.labels(outcome).inc()
         self._seconds.observe(seconds)
 
-    def update(self, key: Key, status: Mapping[str, Any], alerts: Alerts) -> None:
-        """Replace the series of a ConsumerGroup by those of a status and of the thresholds in its spec."""
+    def update(self, key: Key, status: Mapping[str, Any], alerts: Alerts | None) -> None:
+        """Replace the series of a ConsumerGroup by those of a status and of its thresholds; None: it has none now."""
         wanted, children = dict(self._series(key, status)), self._children.get(key, {})
-        for alert, seconds in thresholds_of(alerts).items():
+        for alert, seconds in ({} if alerts is None else thresholds_of(alerts)).items():
             wanted[self._thresholds, (*key, alert)] = float(seconds)
         for gauge, labels in children.keys() - wanted.keys():
             gauge.remove(*labels)

@@ -6,13 +6,14 @@ Updated by `delivery.driver` as an observer; read for each scrape of the metrics
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from typing_extensions import override
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member import actions as member_do
 from rota_sidecar.core.member.messages import Request, Response
 from rota_sidecar.core.member.reactions import Error
@@ -23,7 +24,8 @@ from rota_sidecar.observability.in_flight import InFlightTimer
 from rota_sidecar.observability.log_observer import problem_text
 
 OK = "ok"
-RETRY = "retry"
+RETRY = Verdict.RETRY.value
+FENCED = pb.ErrorCode.Name(pb.FENCED_INSTANCE_ID)
 UNREACHABLE, REFUSED = "unreachable", "refused"
 REBALANCES = ("joined", "assigned", "revoked", "lost")
 PROCESSING_SECONDS = (
@@ -77,7 +79,8 @@ class Counters(Observer):
 
     def __init__(self) -> None:
         self.state = "Down"
-        self.heartbeats: Counter[str] = Counter({OK: 0})
+        # An alert sees the first increase of a series only if the series began before.
+        self.heartbeats: Counter[str] = Counter({OK: 0, FENCED: 0})
         self.commits: Counter[str] = Counter({OK: 0})
         self.rebalances: Counter[str] = Counter(dict.fromkeys(REBALANCES, 0))
         self.records: Counter[tuple[str, str]] = Counter()
@@ -120,6 +123,7 @@ class Counters(Observer):
             case on.Committed():
                 self.commits[commit_outcome(event)] += 1
             case on.Assigned():
+                self._begin_records({partition.topic for partition in event.partitions})
                 self.on_change()
             case on.Revoked() | on.Lost():
                 self.on_change()
@@ -150,6 +154,12 @@ class Counters(Observer):
     def records_done(self) -> int:
         """Number of records with a final verdict."""
         return sum(count for (_, verdict), count in self.records.items() if verdict not in (RETRY, REFUSED))
+
+    def _begin_records(self, topics: Iterable[str]) -> None:
+        """Begin the series of the verdicts on a topic's records at 0, so that the first dead letter is an increase."""
+        for topic in topics:
+            for verdict in Verdict:
+                self.records.setdefault((topic, verdict.value), 0)
 
     def _count_loss(self, kind: str, now_ms: int) -> None:
         self.rebalances[kind] += 1

@@ -22,6 +22,7 @@ from rota_operator.spec.conditions import ConditionType
 from rota_operator.spec.model import Alerts
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.observability.counters import Counters
+from rota_sidecar.observability.metrics import GroupOfMetrics
 from rota_sidecar.observability.metrics import Metrics as SidecarMetrics
 from rota_sidecar.observability.partition_status import PartitionStatus
 
@@ -42,7 +43,9 @@ id alone. To add the ConsumerGroup to its series, join them with `rota_group_inf
 max by (namespace, name, group) (rota_group_info) * on (group) group_left sum by (group) (rate(rota_records_total[5m]))
 ```
 """
-SIDECAR = """Series of a partition exist while the member owns it. More on them: [the sidecar's guide](../guide/sidecar.md#metrics).
+SIDECAR = """Series of a partition exist while the member owns it. With `monitoring.granularity` (`--metrics-granularity`) `topic` they have no label
+`partition`, with `group` no `topic` either: records are summed, seconds are the maximum, and the time of progress is the oldest. More on
+them: [the sidecar's guide](../guide/sidecar.md#metrics).
 """
 COORDINATOR = """Reasons of a rebalance are listed in [the coordinator's guide](../guide/coordinator.md#metrics).
 """
@@ -102,7 +105,7 @@ def sidecar() -> Iterable[Metric]:
         last_progress_ms=1,
     )
     return SidecarMetrics(
-        "group", counters, lambda: [(Partition("orders", 0), status)], lambda: 1.0
+        GroupOfMetrics("group"), counters, lambda: [(Partition("orders", 0), status)], lambda: 1.0
     ).collect()
 
 

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.process
 
 BEATS = re.compile(r'^rota_heartbeats_total{group="[^"]*",outcome="ok"} (\d+)', re.MULTILINE)
 
+LAGS_OF_TOPIC = 'rota_lag_records{group="default.sparing",topic="many"}'
+
 
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groups]:
@@ -34,7 +36,9 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groups]:
     spec = {"topics": ["held"], "membership": held, "sidecar": drained}
     groups.add("held", spec, "poll", kind="StatefulSet")
     sparing = {"strategy": "load-aware-sticky", "maxMovedPartitionsPercent": 25}
-    groups.add("sparing", {"topics": ["many"], "assignment": sparing}, "poll")
+    groups.add(
+        "sparing", {"topics": ["many"], "assignment": sparing, "monitoring": {"granularity": "topic"}}, "poll"
+    )
     with groups.running(groups.manifests) as groups.process:
         fill(groups.address, "any", 1)
         fill(groups.address, "held", 0, 0)
@@ -44,10 +48,21 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groups]:
 
 def heartbeats(groups: Groups, replica: str) -> int:
     """As its sidecar has counted them."""
+    found = BEATS.search(metrics(groups, replica))
+    return 0 if found is None else int(found.group(1))
+
+
+def metrics(groups: Groups, replica: str) -> str:
+    """The page of a replica's sidecar."""
     events = map(json.loads, groups.log(replica).splitlines())
     address = next(each["message"].removeprefix("http on ") for each in events if each["event"] == "http")
-    found = BEATS.search(get(address, "/metrics").page)
-    return 0 if found is None else int(found.group(1))
+    return get(address, "/metrics").page
+
+
+def test_metrics_are_exported_at_the_level_of_the_spec(groups: Groups) -> None:
+    groups.until("its topic", lambda: LAGS_OF_TOPIC in metrics(groups, "sparing-0"))
+    assert "partition=" not in metrics(groups, "sparing-0")
+    groups.until("its partitions", lambda: "partition=" in metrics(groups, "calm-0"))
 
 
 def test_who_is_silent_for_a_session_is_out(groups: Groups) -> None:

@@ -21,7 +21,7 @@ from rota_sidecar.membership.driver import StateChanged
 from rota_sidecar.observability.counters import Counters
 from rota_sidecar.observability.end_offsets import WEIGHT, EndOffset, EndOffsets, updated
 from rota_sidecar.observability.in_flight import InFlightTimer
-from rota_sidecar.observability.metrics import Metrics
+from rota_sidecar.observability.metrics import GroupOfMetrics, Metrics
 from rota_sidecar.observability.partition_status import (
     PartitionStatus,
     is_done,
@@ -59,7 +59,9 @@ def page(
     status: PartitionStatus, counters: Counters | None = None, now_s: float = 100.0
 ) -> Mapping[str, float]:
     counters = counters or Counters()
-    shown = Metrics("g", counters, lambda: [(ORDERS_0, status)], lambda: now_s).page().decode()
+    shown = (
+        Metrics(GroupOfMetrics("g"), counters, lambda: [(ORDERS_0, status)], lambda: now_s).page().decode()
+    )
     lines = (line.rpartition(" ") for line in shown.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
 
@@ -229,6 +231,77 @@ def test_a_refused_verdict_is_counted_and_settles_no_record() -> None:
     )
     assert page(NOTHING, counters)['rota_records_total{group="g",topic="orders",verdict="refused"}'] == 1
     assert counters.records_done == 3
+
+
+@pytest.mark.parametrize(
+    ("granularity", "lags", "ages", "progress"),
+    [
+        ("group", {'{group="g"}': 9}, {'{group="g"}': 60}, {'{group="g"}': 30}),
+        (
+            "topic",
+            {'{group="g",topic="orders"}': 6, '{group="g",topic="paid"}': 3},
+            {'{group="g",topic="orders"}': 60, '{group="g",topic="paid"}': 10},
+            {'{group="g",topic="orders"}': 30, '{group="g",topic="paid"}': 50},
+        ),
+    ],
+)
+def test_at_a_coarser_level_records_are_summed_and_the_worst_time_counts(
+    granularity: str, lags: dict[str, float], ages: dict[str, float], progress: dict[str, float]
+) -> None:
+    statuses = {
+        Partition("orders", 0): lagging(4, uncommitted_s=40, progress_s=30),
+        Partition("orders", 1): lagging(2, uncommitted_s=80, progress_s=40),
+        Partition("paid", 0): lagging(3, uncommitted_s=90, progress_s=50),
+    }
+    shown = of_partitions(granularity, statuses)
+    assert shown == {
+        **{f"rota_lag_records{labels}": value for labels, value in lags.items()},
+        **{f"rota_lag_seconds{labels}": value for labels, value in ages.items()},
+        **{f"rota_last_progress_timestamp_seconds{labels}": value for labels, value in progress.items()},
+    }
+
+
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
+    statuses = {
+        Partition("orders", 0): lagging(4, uncommitted_s=40, progress_s=30),
+        Partition("orders", 1): NOTHING,
+        Partition("paid", 0): lagging(3, uncommitted_s=90, progress_s=50),
+    }
+    assert of_partitions("group", statuses) == {}
+    assert of_partitions("topic", statuses).keys() == {
+        f'{name}{{group="g",topic="paid"}}'
+        for name in ("rota_lag_records", "rota_lag_seconds", "rota_last_progress_timestamp_seconds")
+    }
+
+
+@pytest.mark.parametrize(("granularity", "series"), [("partition", 3_000), ("topic", 3), ("group", 3)])
+def test_series_of_a_thousand_partitions_are_bounded_by_the_granularity(
+    granularity: str, series: int
+) -> None:
+    status = lagging(4, uncommitted_s=40, progress_s=30)
+    statuses = {Partition("orders", number): status for number in range(1_000)}
+    assert len(of_partitions(granularity, statuses)) == series
+
+
+def lagging(records: int, *, uncommitted_s: int, progress_s: int) -> PartitionStatus:
+    """A partition with this many uncommitted records."""
+    return NOTHING._replace(
+        committed=0,
+        start=0,
+        end=records,
+        uncommitted_ms=uncommitted_s * 1_000,
+        last_progress_ms=progress_s * 1_000,
+    )
+
+
+def of_partitions(granularity: str, statuses: Mapping[Partition, PartitionStatus]) -> Mapping[str, float]:
+    """The series about partitions, at 100 s."""
+    of_group = GroupOfMetrics("g", granularity)
+    shown = Metrics(of_group, Counters(), statuses.items, lambda: 100.0).page().decode()
+    lines = (
+        line.rpartition(" ") for line in shown.splitlines() if line.startswith(("rota_lag", "rota_last"))
+    )
+    return {name: float(value) for name, _, value in lines}
 
 
 def test_the_first_dead_letter_and_the_first_fenced_heartbeat_are_an_increase() -> None:

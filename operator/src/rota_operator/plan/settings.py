@@ -39,4 +39,6 @@ def flags_of(
         flags.append(f"--isolation-level={spec.config[ISOLATION]}")
     flags += [f"--config={key}={value}" for key, value in sorted(spec.config.items()) if key != ISOLATION]
     flags.append(f"--drain-timeout-ms={spec.sidecar.termination_drain_seconds * 1000}")
+    if (granularity := spec.monitoring.granularity) != "partition":
+        flags.append(f"--metrics-granularity={granularity}")
     return flags

@@ -26,8 +26,8 @@ class Backend(Enum):
 
 
 UNSUPPORTED_FIELDS: Mapping[Backend, Sequence[Path]] = {
-    Backend.LOCAL: (("auth",), ("offsets", "reset"), ("autoscaling",), ("spark",), ("monitoring",)),
-    Backend.CLUSTER: (("offsets", "reset"), ("autoscaling",), ("spark",), ("monitoring", "granularity")),
+    Backend.LOCAL: (("auth",), ("offsets", "reset"), ("autoscaling",), ("spark",), ("monitoring", "alerts")),
+    Backend.CLUSTER: (("offsets", "reset"), ("autoscaling",), ("spark",)),
 }
 # Of local processes, each with the reason.
 IGNORED_FIELDS: Mapping[Path, str] = {

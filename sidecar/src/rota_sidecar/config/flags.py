@@ -273,6 +273,12 @@ APPLICATION_SOCKET_MODE = Flag(
 HTTP_ADDRESS = Flag(
     "http-listen", BIND_ADDRESS, "127.0.0.1:7081", "Address of probes and metrics; empty: none"
 )
+METRICS_GRANULARITY = Flag(
+    "metrics-granularity",
+    Choice(("partition", "topic", "group")),
+    "partition",
+    "Level at which metrics of partitions are exported: records summed, seconds of the partition that is furthest behind",
+)
 DRAIN_SOCKET = Flag(
     "drain-socket", SOCKET, None, "Unix socket that `rota-sidecar drain` uses, accessible to this user only"
 )

@@ -224,6 +224,7 @@ def _listeners(values: Values) -> ListenerConfig:
         application_socket=values[flags.APPLICATION_SOCKET],
         application_socket_mode=values[flags.APPLICATION_SOCKET_MODE],
         http=values[flags.HTTP_ADDRESS],
+        metrics_granularity=values[flags.METRICS_GRANULARITY],
         drain_socket=values[flags.DRAIN_SOCKET],
     )
 

@@ -117,6 +117,8 @@ class ListenerConfig:
     application_socket_mode: int
     # Probes and metrics.
     http: str
+    # Level at which metrics of partitions are exported: partition, topic or group.
+    metrics_granularity: str
     drain_socket: Path | None
 
 

@@ -5,8 +5,8 @@ Counters and owned partitions are read at the scrape: a partition that was revok
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -25,7 +25,28 @@ from rota_sidecar.observability.partition_status import PartitionStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STATES = tuple(state.__name__ for state in get_args(states.State))
-OF_PARTITION = ("group", "topic", "partition")
+# By granularity: the labels of series of partitions.
+LABELS: Mapping[str, Sequence[str]] = {
+    "partition": ("group", "topic", "partition"),
+    "topic": ("group", "topic"),
+    "group": ("group",),
+}
+
+
+class GroupOfMetrics(NamedTuple):
+    """The group whose metrics are exported, and at which level: partition, topic or group."""
+
+    group_id: str
+    granularity: str = "partition"
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Names of the labels of series of partitions."""
+        return LABELS[self.granularity]
+
+    def values(self, partition: Partition) -> tuple[str, ...]:
+        """Return the values of the labels for a partition."""
+        return (self.group_id, partition.topic, str(partition.number))[: len(self.labels)]
 
 
 class Metrics(Collector):
@@ -33,12 +54,12 @@ class Metrics(Collector):
 
     def __init__(
         self,
-        group: str,
+        of_group: GroupOfMetrics,
         counters: Counters,
         statuses: Callable[[], Iterable[tuple[Partition, PartitionStatus]]],
         wall_s: Callable[[], float],
     ) -> None:
-        self._group = group
+        self._of_group, self._group = of_group, of_group.group_id
         self._counters = counters
         self._statuses = statuses
         self._wall_s = wall_s
@@ -70,28 +91,32 @@ class Metrics(Collector):
         records = GaugeMetricFamily(
             "rota_lag_records",
             "Uncommitted records: end offset - max(committed offset, log start offset), never below 0.",
-            labels=OF_PARTITION,
+            labels=self._of_group.labels,
         )
         seconds = GaugeMetricFamily(
             "rota_lag_seconds",
             "Age of the first uncommitted record, to within its batch; 0 when there is none.",
-            labels=OF_PARTITION,
+            labels=self._of_group.labels,
         )
         progress = GaugeMetricFamily(
             "rota_last_progress_timestamp_seconds",
             "Time of the last verdict, advance of the commit, or moment without records to process; at first of the assignment.",
-            labels=OF_PARTITION,
+            labels=self._of_group.labels,
         )
         now_s = self._wall_s()
+        parts: dict[tuple[str, ...], list[PartitionStatus]] = {}
         for partition, each in statuses.items():
-            labels = [self._group, partition.topic, str(partition.number)]
-            for family, value in (
-                (records, each.lag),
-                (seconds, each.lag_s(now_s)),
-                (progress, each.last_progress_s),
+            parts.setdefault(self._of_group.values(partition), []).append(each)
+        for labels, members in parts.items():
+            for family, combine, found in (
+                (records, sum, [each.lag for each in members]),
+                (seconds, max, [each.lag_s(now_s) for each in members]),
+                (progress, min, [each.last_progress_s for each in members]),
             ):
-                if value is not None:
-                    family.add_metric(labels, value)
+                known = [value for value in found if value is not None]
+                # A sum, maximum or minimum with an unknown part is unknown.
+                if len(known) == len(found):
+                    family.add_metric(labels, combine(known))
         yield from (records, seconds, progress)
 
     def _of_work(self) -> Iterator[Metric]:

@@ -236,12 +236,12 @@ class Sidecar:
         return "" if self._cluster_id is None else self._cluster_id.found
 
     async def _scrape(self, _query: str) -> Page:
-        from rota_sidecar.observability.metrics import CONTENT_TYPE, Metrics
+        from rota_sidecar.observability.metrics import CONTENT_TYPE, GroupOfMetrics, Metrics
 
         if self._metrics is None:
-            self._metrics = Metrics(
-                self._config.member.group_id, self._counters, self._statuses, wiring.wall_s
-            )
+            granularity = self._config.listeners.metrics_granularity
+            of_group = GroupOfMetrics(self._config.member.group_id, granularity)
+            self._metrics = Metrics(of_group, self._counters, self._statuses, wiring.wall_s)
         return Page(HTTPStatus.OK, self._metrics.page(), CONTENT_TYPE)
 
     def _statuses(self) -> Iterable[tuple[Partition, PartitionStatus]]:

@@ -108,7 +108,7 @@ class Share:
 
 
 def _longest_s(tests: list[pytest.Item]) -> float:
-    """What one of these tests may take by its mark; 0 without one."""
+    """Longest time that one of these tests may take by its mark; 0 without one."""
     return max((mark.args[0] for item in tests if (mark := item.get_closest_marker("timeout"))), default=0.0)
 
 

@@ -121,7 +121,8 @@ def measured(cluster: Cluster, name: str, setting: Setting) -> Mapping[str, Cost
         story.source.steadily.end()
         run_all(iter([story.caught_up()]))
         if name != PLAIN:
-            assert story.faults() == []
+            faults = story.faults()
+            assert not faults, "\n".join(faults)
         story.kubectl("delete", "deployment", setting.name, "--wait=false")
     costs = costs_of(story)
     for what, cost in costs.items():

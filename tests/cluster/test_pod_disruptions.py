@@ -134,25 +134,27 @@ def test_pods_are_restarted_deleted_evicted_and_killed(disrupted: Disrupted, in_
     )
 
 
-def test_a_node_is_drained(disrupted: Disrupted) -> None:
-    """And a rollout spreads the pods over both nodes again."""
-    with disrupted.explained():
-        nodes.drain(disrupted.cluster, disrupted.steady, nodes.of_operator(disrupted.cluster))
-    disrupted.run(*(acts.rolling_restart(each) for each in disrupted.steady))
-
-
-def test_a_node_is_cut_off_and_those_that_were_replaced_wake_up_fenced(disrupted: Disrupted) -> None:
-    with disrupted.explained():
-        nodes.cut_link(
-            disrupted.cluster, disrupted.steady, nodes.other_than(nodes.of_operator(disrupted.cluster))
-        )
-
-
 def test_a_node_loses_its_power(disrupted: Disrupted) -> None:
     node = nodes.other_than(nodes.of_operator(disrupted.cluster))
     disrupted.run(*(acts.spread(each, node) for each in disrupted.steady))
     with disrupted.explained():
         nodes.cut_power(disrupted.cluster, disrupted.steady, node)
+
+
+def test_a_node_is_cut_off_and_those_that_were_replaced_wake_up_fenced(disrupted: Disrupted) -> None:
+    """A rollout, or a deleted pod, brings pods back to the node that was lost before."""
+    node = nodes.other_than(nodes.of_operator(disrupted.cluster))
+    disrupted.run(
+        acts.spread(disrupted.rota, node),
+        chain(acts.rolling_restart(disrupted.kafka), acts.spread(disrupted.kafka, node)),
+    )
+    with disrupted.explained():
+        nodes.cut_link(disrupted.cluster, disrupted.steady, node)
+
+
+def test_a_node_is_drained(disrupted: Disrupted) -> None:
+    with disrupted.explained():
+        nodes.drain(disrupted.cluster, disrupted.steady, nodes.of_operator(disrupted.cluster))
 
 
 def test_nothing_was_lost_or_done_twice_and_each_generation_had_one_owner(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import rota
+from rota import errors
 from rota.handlers.runner import Runner
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
@@ -59,10 +60,22 @@ def note_rebalances(events: Events) -> None:
     Runner.on_event = noted  # type: ignore[method-assign]
 
 
+def note_disconnects(events: Events) -> None:
+    """Write when the sidecar is gone: it reports no partition that is revoked before the next one attaches."""
+    on_detached = Runner._on_detached
+
+    def noted(self: Runner, error: errors.RotaError) -> None:
+        events.write("detached")
+        on_detached(self, error)
+
+    Runner._on_detached = noted  # type: ignore[method-assign]
+
+
 def main(topic: str, work_ms: str, ordering: Any) -> None:  # noqa: ANN401  of the command line
     """Handle the topic's records until SIGTERM."""
     events = Events()
     note_rebalances(events)
+    note_disconnects(events)
 
     @rota.handler(topic, ordering=ordering)
     async def work(record: rota.Record[Any, Any]) -> None:

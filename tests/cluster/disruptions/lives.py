@@ -12,6 +12,8 @@ from tests.sidecar.delivery.rounds.gaps import Notice
 from tests.support.sidecar import Event, flat
 
 ASSIGNED, RELEASED = "assigned", ("revoking", "lost", "ended", "closing")
+# Events after which it has nothing, without a partition in them.
+EMPTIED = ("ended", "closing", "detached")
 
 
 class Life:
@@ -48,7 +50,7 @@ class Life:
         numbers = {number for _, number in flat(event.get("partitions", {}))}
         if event["event"] == ASSIGNED:
             self.partitions |= numbers
-        elif event["event"] in ("ended", "closing"):
+        elif event["event"] in EMPTIED:
             self.partitions.clear()
         elif event["event"] in RELEASED:
             self.partitions -= numbers
@@ -78,7 +80,7 @@ class Life:
                 break
             numbers = frozenset(number for _, number in flat(event.get("partitions", {})))
             what = event["event"]
-            if what in ("ended", "closing"):
+            if what in EMPTIED:
                 found.append((event["monotonic_ms"], "ended", everything))
             elif what == ASSIGNED or what in RELEASED:
                 found.append((event["monotonic_ms"], what, numbers))

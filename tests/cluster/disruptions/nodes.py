@@ -92,7 +92,6 @@ def replaced(story: Story, loss: Loss) -> Acts:
 
         yield story.looks(f"{story.setting.namespace}: lost pods are replaced", holds)
         yield story.settled()
-    yield story.caught_up()
 
 
 def woken(story: Story, loss: Loss) -> Acts:

@@ -223,10 +223,12 @@ class Story:
         return membership.History((), limits, lives, (), (), ())
 
     def _with_losses(self, life: Life) -> Sequence[Event]:
-        """Return the events of a life; when its sidecar was killed it has lost everything, which none of them says."""
+        """Return the events of a life; without its sidecar it has lost everything, which none of them says."""
         everything = {self.setting.topic: [*EVERYTHING]}
+        detached_ms = [each["monotonic_ms"] for each in life.events if each["event"] == "detached"]
         losses = [
-            {"event": "lost", "partitions": everything, "monotonic_ms": at_ms} for at_ms in life.detached_ms
+            {"event": "lost", "partitions": everything, "monotonic_ms": at_ms}
+            for at_ms in (*life.detached_ms, *detached_ms)
         ]
         return sorted([*life.events, *losses], key=lambda event: int(event["monotonic_ms"]))
 

@@ -77,6 +77,14 @@ def test_a_life_whose_sidecar_was_killed_has_nothing_before_it_is_assigned_again
     ]
 
 
+def test_a_life_that_was_detached_has_nothing_before_it_is_assigned_again(lives: Lives, file: Path) -> None:
+    with file.open("a") as written:
+        written.write(event("detached", 120) + event("assigned", 130, 1))
+    [life] = lives.running()
+    assert life.partitions == {1}
+    assert life.notices(EVERYTHING)[1:] == [(120, "ended", EVERYTHING), (130, "assigned", {1})]
+
+
 def test_stories_go_on_side_by_side_as_soon_as_what_they_wait_for_holds() -> None:
     order: list[str] = []
 

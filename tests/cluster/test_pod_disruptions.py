@@ -130,7 +130,7 @@ def test_pods_are_restarted_deleted_evicted_and_killed(disrupted: Disrupted, in_
     disrupted.run(
         chain.from_iterable(act(rota) for act in rota.chance.sample(in_order, len(in_order))),
         chain.from_iterable(act(kafka) for act in kafka.chance.sample(killed, len(killed))),
-        acts.in_flight(flight, 64),
+        chain(acts.in_flight(flight, 64), acts.retire(flight)),
     )
 
 

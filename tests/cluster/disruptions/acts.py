@@ -145,6 +145,12 @@ def in_flight(story: Story, count: int) -> Acts:
     yield from again(story, [uid])
 
 
+def retire(story: Story) -> Acts:
+    """Delete the workload: what breaks nodes later is not noted in this story."""
+    story.kubectl("delete", story.setting.kind.lower(), story.setting.name, "--wait=false")
+    yield story.looks(f"{story.setting.namespace}: no pod is left", lambda: not story.pods())
+
+
 def in_hand(story: Story) -> int:
     """Number of records that running applications have begun and not done."""
     return sum(len(positions(life, "begun")) - len(positions(life, "done")) for life in story.lives.running())

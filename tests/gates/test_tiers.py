@@ -109,17 +109,14 @@ def test_3(): meet()
 """
 
 
-def run_by_two(
-    tmp_path: Path, share: str, modules: str, *, with_costly: str = ""
-) -> list[list[tuple[str, str]]]:
+def run_by_two(tmp_path: Path, share: str, modules: str) -> list[list[tuple[str, str]]]:
     """The module and the number of each test that ran in each of two processes."""
     tests, begun, meeting = tmp_path / "tests", tmp_path / "begun", tmp_path / "meeting"
     for folder in (tests, begun, meeting):
         folder.mkdir()
     (tests / "conftest.py").touch()
     for name in modules:
-        text = MEETING.format(meeting=str(meeting)) + (COSTLY if name in with_costly else "")
-        (tests / f"test_{name}.py").write_text(text)
+        (tests / f"test_{name}.py").write_text(MEETING.format(meeting=str(meeting)))
     sharing = command(tests, "-v", f"{share}={begun}")
 
     def run(_: int) -> "subprocess.CompletedProcess[str]":
@@ -140,25 +137,6 @@ def test_each_module_is_run_once_and_as_a_whole_by_whoever_is_free(tmp_path: Pat
         assert tests == [(module, test) for module, _ in tests[::3] for test in "123"]
 
 
-# In modules a and c.
-COSTLY = """
-import pytest
-
-@pytest.fixture(scope="session")
-def rota_cluster(): ...
-
-def test_4(rota_cluster): ...
-"""
-
-
-def test_modules_that_use_a_costly_fixture_are_run_by_one_process(tmp_path: Path) -> None:
-    ran = run_by_two(tmp_path, "--share", "abcd", with_costly="ac")
-    assert sorted(module for module, test in ran[0] + ran[1] if test == "4") == ["a", "c"]
-    [one, other] = ({module for module, _ in tests} for tests in ran)
-    assert {"a", "c"} <= one or {"a", "c"} <= other
-    assert not one & other
-
-
 def test_a_tier_reads_the_modules_with_its_mark_alone(tmp_path: Path) -> None:
     for name, text in (("a", "pytest.mark.kafka"), ("b", ""), ("c", "pytest.mark.spark")):
         (tmp_path / f"test_{name}.py").write_text(text)
@@ -175,7 +153,7 @@ def test_a_mark_that_the_module_does_not_show_is_refused(tmp_path: Path) -> None
 
 
 def test_what_may_take_longest_is_begun_first(tmp_path: Path) -> None:
-    """By its marks, so that no process is left alone with it at the end; what uses a costly fixture comes before all."""
+    """By its marks, so that no process is left alone with it at the end."""
     tests, begun = tmp_path / "tests", tmp_path / "begun"
     for folder in (tests, begun):
         folder.mkdir()
@@ -183,11 +161,11 @@ def test_what_may_take_longest_is_begun_first(tmp_path: Path) -> None:
     test = "import pytest\n\n@pytest.mark.timeout({})\ndef test_1(): ...\n"
     for name, limit_s in (("a", 10), ("b", 300), ("c", 20)):
         (tests / f"test_{name}.py").write_text(test.format(limit_s))
-    (tests / "test_d.py").write_text(COSTLY)
+    (tests / "test_d.py").write_text("def test_1(): ...\n")
     done = subprocess.run(
         command(tests, "-v", f"--share={begun}"), cwd=REPO, capture_output=True, text=True, check=False
     )
-    assert re.findall(r"test_(\w)\.py::test_\d PASSED", done.stdout) == ["d", "b", "c", "a"]
+    assert re.findall(r"test_(\w)\.py::test_\d PASSED", done.stdout) == ["b", "c", "a", "d"]
 
 
 def test_tests_that_share_nothing_are_taken_one_by_one(tmp_path: Path) -> None:

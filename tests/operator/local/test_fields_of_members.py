@@ -53,10 +53,12 @@ def heartbeats(groups: Groups, replica: str) -> int:
 
 
 def metrics(groups: Groups, replica: str) -> str:
-    """The page of a replica's sidecar."""
-    events = map(json.loads, groups.log(replica).splitlines())
-    address = next(each["message"].removeprefix("http on ") for each in events if each["event"] == "http")
-    return get(address, "/metrics").page
+    """The page of a replica's sidecar; empty until it serves one."""
+    # Its last line may not be complete.
+    complete, _, _ = groups.log(replica).rpartition("\n")
+    events = map(json.loads, complete.splitlines())
+    served = [each["message"].removeprefix("http on ") for each in events if each["event"] == "http"]
+    return get(served[-1], "/metrics").page if served else ""
 
 
 def test_metrics_are_exported_at_the_level_of_the_spec(groups: Groups) -> None:

@@ -31,6 +31,8 @@ OPTIONS = (
 DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 UNUSABLE_FILES = ("Failed to create security handshaker",)
+# What gRPC itself says, as INTERNAL, when a message could not be written because the connection had just been lost.
+LOST_WHILE_WRITING = "Internal error from Core"
 # Prefixes of the reason in gRPC's details: layers, and addresses that Rota's message names already.
 LAYERS = re.compile(r".*last error: |UNKNOWN: |UNAVAILABLE: |ipv[46]:\S+: |.*OPENSSL_internal:")
 
@@ -137,6 +139,8 @@ class RpcClient:
     def failure(self, code: grpc.StatusCode, said: str) -> Failure:
         """Return the failure for a status code and its details."""
         address = target_of(self.address)
+        if is_lost(code, said):
+            return unavailable(address, self.credentials, said)
         match code:
             case Code.UNAUTHENTICATED:
                 return Refused(
@@ -150,14 +154,17 @@ class RpcClient:
                 return Unreachable(f"{address} has reached a limit ({said}); retrying later")
             case Code.UNIMPLEMENTED:
                 return Refused(f"{address} {self.unknown_call}")
-            case Code.UNAVAILABLE:
-                return unavailable(address, self.credentials, said)
             case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.FAILED_PRECONDITION:
                 return Refused(
                     f"{address} rejects the request ({said}); check that both have the same version"
                 )
             case _:
                 return Unreachable(f"{address} ended the call with {code.name} ({said}); see its log")
+
+
+def is_lost(code: grpc.StatusCode, said: str) -> bool:
+    """Return whether a call ended because its connection was lost or not made, by its status and details."""
+    return code is Code.UNAVAILABLE or (code is Code.INTERNAL and said == LOST_WHILE_WRITING)
 
 
 def silent(address: str, within_s: float) -> Unreachable:

@@ -26,6 +26,7 @@ from rota_sidecar.engines.rota.connection import (
     Failure,
     RpcClient,
     first_of,
+    is_lost,
     metadata_of,
     open_channel,
     silent,
@@ -244,14 +245,15 @@ class Session:
 
     def _end_of_stream(self, error: grpc.aio.AioRpcError) -> Failure:
         """
-        Return the failure for the end of a stream that was open. UNAVAILABLE is the loss of its connection; UNAUTHENTICATED ends a
-        stream whose token has expired: the token file has a new one by then, or the next call is refused.
+        Return the failure for the end of a stream that was open. UNAUTHENTICATED ends one whose token has expired: the token file
+        has a new one by then, or the next call is refused.
         """
-        if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED):
-            return self.client.failure(error.code(), error.details() or "")
-        return Unreachable(
-            f"{self.client.address} ended the connection ({error.details()}); finding the coordinator again"
-        )
+        code, said = error.code(), error.details() or ""
+        if code is grpc.StatusCode.UNAUTHENTICATED or is_lost(code, said):
+            return Unreachable(
+                f"{self.client.address} ended the connection ({said}); finding the coordinator again"
+            )
+        return self.client.failure(code, said)
 
     def _receive(self, frame: pb.SessionResponse) -> None:
         kind = frame.WhichOneof("response")

@@ -22,7 +22,7 @@ from tests.sidecar.delivery.rounds.source import going_on
 from tests.support.cluster import Cluster
 
 # The first of them starts the cluster and a broker in it, loads images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.soak("pods"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.soak("pods"), pytest.mark.timeout(900)]
 
 # As docs/guide/pods.md promises them on a machine that does nothing else: how long a partition has no owner after an end in good
 # order. A rebalance on Kafka is noticed by a heartbeat, and one that moves partitions takes two. The partitions of a static member
@@ -134,22 +134,22 @@ def test_pods_are_restarted_deleted_evicted_and_killed(disrupted: Disrupted, in_
     )
 
 
-def test_a_node_loses_its_power(disrupted: Disrupted) -> None:
+def test_a_node_is_lost_and_those_that_were_replaced_wake_up_fenced(
+    disrupted: Disrupted, in_soak: bool
+) -> None:
+    """By a power cut, after which nobody wakes up; in a soak also by a cut of its link."""
     node = nodes.other_than(nodes.of_operator(disrupted.cluster))
     disrupted.run(*(acts.spread(each, node) for each in disrupted.steady))
     with disrupted.explained():
         nodes.cut_power(disrupted.cluster, disrupted.steady, node)
-
-
-def test_a_node_is_cut_off_and_those_that_were_replaced_wake_up_fenced(disrupted: Disrupted) -> None:
-    """A rollout, or a deleted pod, brings pods back to the node that was lost before."""
-    node = nodes.other_than(nodes.of_operator(disrupted.cluster))
-    disrupted.run(
-        acts.spread(disrupted.rota, node),
-        chain(acts.rolling_restart(disrupted.kafka), acts.spread(disrupted.kafka, node)),
-    )
-    with disrupted.explained():
-        nodes.cut_link(disrupted.cluster, disrupted.steady, node)
+    if in_soak:
+        # A rollout, or a deleted pod, brings pods back to the node that was lost before.
+        disrupted.run(
+            acts.spread(disrupted.rota, node),
+            chain(acts.rolling_restart(disrupted.kafka), acts.spread(disrupted.kafka, node)),
+        )
+        with disrupted.explained():
+            nodes.cut_link(disrupted.cluster, disrupted.steady, node)
 
 
 def test_a_node_is_drained(disrupted: Disrupted) -> None:

@@ -61,6 +61,7 @@ TIERS = (
         "cluster",
         ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images"),
         processes=3,
+        has_alone=True,
     ),
     Tier("spark", ("kafka", "postgres", "spark")),
 )

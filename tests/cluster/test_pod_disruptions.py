@@ -137,7 +137,7 @@ def test_pods_are_restarted_deleted_evicted_and_killed(disrupted: Disrupted, in_
 def test_a_node_is_lost_and_those_that_were_replaced_wake_up_fenced(
     disrupted: Disrupted, in_soak: bool
 ) -> None:
-    """By a power cut, after which nobody wakes up; in a soak also by a cut of its link."""
+    """By a power cut, which no process survives; in a soak also by a cut of its link."""
     node = nodes.other_than(nodes.of_operator(disrupted.cluster))
     disrupted.run(*(acts.spread(each, node) for each in disrupted.steady))
     with disrupted.explained():

@@ -152,6 +152,8 @@ def test_a_partition_shows_what_is_wrong_with_it_until_that_is_over() -> None:
     driven.read(0)
     assert driven.delivery.partitions[one()].problem == ""
     driven.fail_read(on.FetchError.OUT_OF_RANGE)
+    driven.find(7)
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
     assert "has no position to read from" in driven.delivery.partitions[one()].problem
     driven.commit_asked({0: 9})
     assert driven.delivery.partitions[one()].problem == ""

@@ -144,11 +144,43 @@ def expired(on_offset_expired: Reset) -> Driven:
     return driven
 
 
-def test_what_lies_outside_of_the_log_is_an_expiry_once_what_was_read_is_done() -> None:
+def expired_for_good(on_offset_expired: Reset) -> Driven:
+    """They are done and committed, and the offset that is committed is outside of the log too."""
+    driven = expired(on_offset_expired)
+    driven.judge(10, 12)
+    assert committed(driven.last(do.Commit)) == {0: 13}
+    driven.answer_commit()
+    driven.find(13)
+    # Of the mark that records are in flight.
+    driven.answer_commit()
+    driven.fail_read(on.FetchError.OUT_OF_RANGE)
+    return driven
+
+
+def test_where_it_has_read_before_it_begins_at_what_is_committed_once_what_was_read_is_done() -> None:
+    """As in a log that was restored from a backup, whose group has the offsets of the backup."""
     driven = expired(Reset.EARLIEST)
+    assert names(driven.judge(10, 12)) == ["Settled", "Commit"]
+    assert names(driven.answer_commit()) == ["FetchCommitted"]
+    driven.find(4)
+    assert driven.fetch_of().offset == 4
     assert driven.all(do.ListOffsets) == []
-    actions = driven.judge(10, 12)
-    assert names(actions) == ["Settled", "ListOffsets", "Problem"]
+
+
+def test_a_member_that_the_restored_group_does_not_know_reads_nothing() -> None:
+    driven = expired(Reset.EARLIEST)
+    driven.judge(10, 12)
+    driven.answer_commit()
+    fetches = len(driven.all(do.Fetch))
+    driven.find(error=pb.UNKNOWN_MEMBER_ID)
+    driven.lose(0)
+    assert len(driven.all(do.Fetch)) == fetches
+    assert driven.all(do.ListOffsets) == []
+
+
+def test_what_is_committed_outside_of_the_log_is_an_expiry() -> None:
+    driven = expired_for_good(Reset.EARLIEST)
+    assert len(driven.all(do.ListOffsets)) == 1
     assert "it says so" in driven.last(do.Problem).message
     driven.list_offsets(500, 900)
     assert driven.fetch_of().offset == 500
@@ -156,18 +188,15 @@ def test_what_lies_outside_of_the_log_is_an_expiry_once_what_was_read_is_done() 
 
 
 def test_without_a_setting_it_stops_there_and_says_so_and_commits_what_is_done() -> None:
-    driven = expired(Reset.NONE)
-    assert "Problem" in names(driven.judge(10, 12))
+    driven = expired_for_good(Reset.NONE)
+    assert "it says so" in driven.last(do.Problem).message
     assert driven.delivery.partitions[one()].stopped
-    driven.pass_time(INTERVAL_MS)
-    assert committed(driven.last(do.Commit)) == {0: 13}
     assert driven.all(do.ListOffsets) == []
 
 
 def test_it_goes_on_from_an_expiry_when_somebody_says_how() -> None:
     for who in ("seek", "commit", "settings"):
-        driven = expired(Reset.NONE)
-        driven.judge(10, 12)
+        driven = expired_for_good(Reset.NONE)
         if who == "seek":
             driven.seek(500, 0)
         elif who == "commit":

@@ -112,6 +112,7 @@ def _is_urgent(core: Core, partition_state: PartitionState, point: CommitPoint) 
     uncommitted = 0 if durable is None else point.offset - durable.offset
     return (
         fetch_session.begins
+        or (fetch_session.has_read and bool(fetch_session.expired))
         or core.config.commit_mode is CommitMode.SYNC
         or core.draining is not None
         or (core.application is not None and fetch_session.ledger.awaits_commit)

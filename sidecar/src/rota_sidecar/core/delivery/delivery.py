@@ -255,7 +255,8 @@ def _process_running(core: Core, partition_state: PartitionState, fetch_session:
     if fetch_session.is_replaceable and fetch_session.terms != core.terms:
         initial_position.renew(core, partition_state, fetch_session)
     elif fetch_session.is_idle and fetch_session.expired and not fetch_session.ledger.waiting:
-        initial_position.expire(core, partition_state, fetch_session)
+        if not fetch_session.has_read or commits.has_settled(core, partition_state):
+            initial_position.expire(core, partition_state, fetch_session)
     else:
         reading.fail_poison(core, partition_state, fetch_session)
         reading.fetch_if_room(core, partition_state, fetch_session)

@@ -286,6 +286,11 @@ def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
 
 def expire(core: Core, partition_state: PartitionState, fetch_session: FetchSession) -> None:
     """Leave a position that is no longer in the log. Called once no record is in flight."""
+    if fetch_session.has_read and core.commits_by_itself and not fetch_session.unreadable:
+        # It was there before. A log that was restored from a backup ends below, and the group's offsets are those of the backup: they
+        # are fetched under the member's generation, which such a group refuses. If they are outside of the log too, it is an expiry.
+        begin_at_committed(core, partition_state)
+        return
     core.last_committed.pop(partition_state.partition, None)
     if fetch_session.unreadable:
         # An operator deleted records that could not be read. The rest is read, whatever the settings say.

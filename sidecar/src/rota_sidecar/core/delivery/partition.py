@@ -39,6 +39,8 @@ class FetchSession:
         self.terms = terms
         # True: the position does not come from a commit, and is committed as soon as possible.
         self.begins = begins
+        # True after the first successful fetch: the position was in the log.
+        self.has_read = False
         # Message why the position is no longer in the log; empty: it is.
         self.expired = ""
         # Message why the batch at the position cannot be decoded; empty: it can, or was not fetched.

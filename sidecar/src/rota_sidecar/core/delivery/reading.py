@@ -66,7 +66,7 @@ def read(core: Core, event: on.Read) -> None:
         case None:
             return
         case partition_state, fetch_session:
-            fetch_session.fetches_at = None
+            fetch_session.fetches_at, fetch_session.has_read = None, True
             partition_state.bounds = event.bounds
             partition_state.problems.pop(Subject.READING, None)
             fetch_session.fetch_attempts, fetch_session.unreadable = 0, ""

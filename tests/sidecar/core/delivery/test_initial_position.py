@@ -145,7 +145,7 @@ def expired(on_offset_expired: Reset) -> Driven:
 
 
 def expired_for_good(on_offset_expired: Reset) -> Driven:
-    """They are done and committed, and the offset that is committed is outside of the log too."""
+    """Return the same, done and committed; the committed offset is outside of the log too."""
     driven = expired(on_offset_expired)
     driven.judge(10, 12)
     assert committed(driven.last(do.Commit)) == {0: 13}

@@ -192,6 +192,18 @@ class Release(NamedTuple):
         assert found is not None, audited
         return Audit(*map(int, found.groups()))
 
+    def wait_committed(self) -> None:
+        """Wait until the group has committed all orders, which it does at intervals after it has priced them."""
+        servers = f"--bootstrap-servers=rota://{self.coordinator}"
+        lag = f"python -m rota_cli groups lag {self.shop}.{GROUP} {servers} --output=json"
+        in_application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", *lag.split())
+        wait_for(
+            "all orders are committed",
+            lambda: json.loads(self.kubectl(*in_application))["lag_records"] == 0,
+            within_s=WITHIN_S,
+            poll_s=0.5,
+        )
+
     def pause_s(self, since_ms: int) -> float:
         """Return the longest time without an order that was priced, since a time and until after now."""
         times = (str(since_ms), str(now_ms()))

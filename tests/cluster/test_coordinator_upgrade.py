@@ -222,7 +222,7 @@ def restore_pod(image: str) -> Manifest:
 def test_a_backup_that_is_made_under_traffic_is_restored_by_the_commands_of_the_guide(
     release: Release, report: list[str]
 ) -> None:
-    """The last one. Orders from after the backup are lost with their prices; those in work at that moment may be priced again."""
+    """The last one. Orders from after the backup are lost with their prices; those not yet committed in it may be priced again."""
     cluster = release.cluster
     backup, *until_restored, start = [
         line.removeprefix("kubectl ").replace("-n rota ", f"-n {NAMESPACE} ").split()
@@ -230,6 +230,8 @@ def test_a_backup_that_is_made_under_traffic_is_restored_by_the_commands_of_the_
         if line.startswith("kubectl ")
     ]
     assert backup[-len(commands("SQLite")[0].split()) :] == commands("SQLite")[0].split()
+    release.stop_producer()
+    release.wait_committed()
     before, since_ms = release.audit(), now_ms()
     release.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=1")
     release.pause_s(since_ms)
@@ -260,7 +262,7 @@ def test_a_backup_that_is_made_under_traffic_is_restored_by_the_commands_of_the_
         f"orders until a backup: {before.produced}, lost after it: {lost.produced}, restored: {restored}, and then: {after}"
     )
     assert after == Audit(after.produced, after.produced, 0, after.repeated)
-    # In work when the copy was made: of what was sold since all had been counted.
+    # Not committed when the copy was made: of what was sold since all had been committed.
     assert restored.repeated <= after.repeated <= restored.produced - before.produced
     assert after.produced > restored.produced
     assert release.group().restarts == 0

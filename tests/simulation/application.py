@@ -102,6 +102,9 @@ class Application:
                 self._losses += 1
                 self._note_loss(action.reason)
                 self._drop(action.partitions, in_good_order=False)
+            case do.CoordinatorRegained():
+                # This application commits again at its own pace.
+                pass
             case do.Committed() | do.Fetched():
                 self._answers.pop(action.request).set_result(action)
             case _:

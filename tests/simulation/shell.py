@@ -93,6 +93,8 @@ class DeliveryShell:
                 self.feed(on.Committed(action.request, action.errors))
             case said.Fetched():
                 self._found(action)
+            case said.CoordinatorRegained():
+                self.feed(on.CoordinatorRegained())
             case said.Assign() | said.Revoke() | said.Revoked() | said.Lost():
                 self._changed(action)
             case _:

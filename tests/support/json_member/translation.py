@@ -125,6 +125,8 @@ class JsonMember:
                 return {"event": "stopped", "reason": event.reason, "failed": event.failed}
             case do.Committed() | do.Fetched():
                 return self._answer(event)
+            case do.CoordinatorRegained():
+                return {"event": "coordinator_regained"}
             case _:
                 return self._change(event)
 

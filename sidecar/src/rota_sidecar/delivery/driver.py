@@ -194,6 +194,8 @@ class DeliveryDriver(Deliveries):
                 self.post(on.Revoked(event.partitions))
             case member_do.Lost():
                 self.post(on.Lost(event.partitions, event.reason))
+            case member_do.CoordinatorRegained():
+                self.post(on.CoordinatorRegained())
             case _:
                 # Events for the observers only.
                 pass

@@ -70,6 +70,7 @@ MemberEvent = (
     | do.Revoke
     | do.Revoked
     | do.Lost
+    | do.CoordinatorRegained
     | do.Committed
     | do.Fetched
     | do.Problem

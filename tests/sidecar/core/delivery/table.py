@@ -218,6 +218,7 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
     "Revoke, at once": lambda driven: on.Revoke(99, some(0), driven.now_ms),
     "Revoked": lambda _: on.Revoked(some(0)),
     "Lost": lambda _: on.Lost(some(0), "expelled"),
+    "CoordinatorRegained": lambda _: on.CoordinatorRegained(),
     "LeftGroup": lambda _: on.LeftGroup(),
     "CommittedFetched": lambda driven: on.CommittedFetched(
         last_request(driven, do.FetchCommitted), pb.NONE, {one(): on.Stored(4, "")}

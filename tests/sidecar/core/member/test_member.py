@@ -160,7 +160,7 @@ def test_a_lost_coordinator_is_found_again_and_nothing_is_given_up() -> None:
     assert names(driven.step(on.CoordinatorLost("it went away"))) == ["Problem", "FindCoordinator"]
     assert driven.state == "Rediscover"
     assert set(driven.member.held) == given(0)
-    assert names(driven.find()) == ["Heartbeat"]
+    assert names(driven.find()) == ["CoordinatorRegained", "Heartbeat"]
     driven.answer_heartbeat()
     assert driven.state == "Stable"
 

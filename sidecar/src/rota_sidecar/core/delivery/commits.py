@@ -76,15 +76,21 @@ def consider(core: Core, partition_state: PartitionState) -> None:
         core.timers.setdefault((Timer.COMMIT, None), core.now_ms + core.config.commit_interval_ms)
 
 
-def member_is_in(core: Core) -> None:
-    """Retry now the commits that were refused during the rebalance, because the next rebalance would refuse them again."""
+def accepted_again(core: Core) -> None:
+    """Retry now the commits that failed during a rebalance or without a coordinator: the next one would refuse them again."""
     for partition_state in core.partition_states.values():
         if partition_state.commit_attempts:
-            _try_again(core, partition_state)
-            core.touch(partition_state)
+            _end_backoff(core, partition_state)
+            backoff_over(core, partition_state)
 
 
-def _try_again(core: Core, partition_state: PartitionState) -> None:
+def backoff_over(core: Core, partition_state: PartitionState) -> None:
+    """Commit what failed to be committed."""
+    _commit_soon(core, partition_state)
+    core.touch(partition_state)
+
+
+def _end_backoff(core: Core, partition_state: PartitionState) -> None:
     partition_state.commit_attempts, partition_state.commit_retry_ms = 0, 0
     core.timers.pop((Timer.COMMIT_AGAIN, partition_state.partition), None)
 
@@ -244,7 +250,7 @@ def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:
     partition_state.durable = CommitPoint(offset, one.offset.metadata)
     partition_state.committed = offset
     partition_state.problems.pop(Subject.COMMITTING, None)
-    _try_again(core, partition_state)
+    _end_backoff(core, partition_state)
     if one.pending_commits and one.pending_commits[-1].seeks:
         _void_pending_commits(core, partition_state)
         initial_position.seek(core, partition_state, offset)
@@ -278,6 +284,8 @@ def _failed(core: Core, one: Sent, error: Error, *, is_held: bool) -> None:
         Timer.COMMIT_AGAIN, partition_state.partition, partition_state.commit_attempts
     )
     partition_state.commit_attempts += 1
+    # What became due while this commit was under way waits for the backoff too.
+    core.due.pop(partition_state.partition, None)
     if error in TRANSIENT or (error in FENCED and not partition_state.is_manual) or _is_shortened(one, error):
         partition_state.pending_commits.extendleft(reversed(one.pending_commits))
     else:

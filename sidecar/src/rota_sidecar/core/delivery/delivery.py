@@ -105,7 +105,9 @@ class Delivery:
 
 def _handle(core: Core, event: on.Event) -> None:
     match event:
-        case on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.LeftGroup():
+        case (
+            on.Assigned() | on.Revoke() | on.Revoked() | on.Lost() | on.CoordinatorRegained() | on.LeftGroup()
+        ):
             _on_member_event(core, event)
         case (
             on.Committed()
@@ -131,16 +133,18 @@ def _handle(core: Core, event: on.Event) -> None:
 def _on_member_event(core: Core, event: on.FromMember) -> None:
     match event:
         case on.Assigned():
-            commits.member_is_in(core)
+            commits.accepted_again(core)
             initial_position.assigned(core, event)
             attaching.notify_assigned(core, event.tenure)
         case on.Revoke():
-            commits.member_is_in(core)
+            commits.accepted_again(core)
             revocation.revoke(core, event)
         case on.Revoked():
             revocation.revoked(core, event)
         case on.Lost():
             revocation.lost(core, event)
+        case on.CoordinatorRegained():
+            commits.accepted_again(core)
         case on.LeftGroup():
             progress.left_group(core)
         case _:
@@ -210,6 +214,8 @@ def _tick(core: Core) -> None:
                 progress.check(core)
             case (Timer.REVOKE, int(number)):
                 revocation.time_passes(core, number)
+            case (Timer.COMMIT_AGAIN, Partition() as partition) if partition in core.partition_states:
+                commits.backoff_over(core, core.partition_states[partition])
             case (_, Partition() as partition) if partition in core.partition_states:
                 core.touch(core.partition_states[partition])
             case _:

@@ -52,6 +52,11 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorRegained:
+    """The coordinator was found again with the membership kept: it accepts commits again."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeftGroup:
     """Outcome of Leave: the member is in no group now."""
 
@@ -314,7 +319,7 @@ class Tick:
     """Time of the core's alarm."""
 
 
-FromMember = Assigned | Revoke | Revoked | Lost | LeftGroup
+FromMember = Assigned | Revoke | Revoked | Lost | CoordinatorRegained | LeftGroup
 Outcome = Committed | CommittedFetched | OffsetsListed | Read | ReadFailed | DeadLetterWritten
 FromApplication = Attached | Detached | Acknowledged | Credit | Judged | Reported
 ApplicationRequest = CommitRequested | SeekRequested | PauseRequested | ResumeRequested

@@ -65,6 +65,11 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorRegained:
+    """Report that the coordinator was found again with the membership kept: it accepts commits again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Assign:
     """Assign partitions to the application under a new tenure; the set may be empty."""
 
@@ -138,6 +143,7 @@ Action = (
     | SaveMembership
     | DeleteMembership
     | Joined
+    | CoordinatorRegained
     | Assign
     | Revoke
     | Revoked

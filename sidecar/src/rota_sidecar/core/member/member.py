@@ -11,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member import liveness, offsets, rounds
 from rota_sidecar.core.member import states as st
-from rota_sidecar.core.member.actions import Action
+from rota_sidecar.core.member.actions import Action, CoordinatorRegained
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
 from rota_sidecar.core.member.core import LEAVE_TIMEOUT_MS, Core, PendingEnd
 from rota_sidecar.core.member.identity import Identity
@@ -183,6 +183,7 @@ def _found(core: Core, event: on.CoordinatorFound) -> None:
             core.is_connected = True
             if isinstance(core.state, st.Rediscover):
                 core.state = core.state.back
+                core.actions.append(CoordinatorRegained())
                 core.heartbeat_timer.trigger_now(core.now_ms)
                 liveness.send_heartbeat(core)
             else:

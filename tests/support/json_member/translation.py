@@ -125,13 +125,13 @@ class JsonMember:
                 return {"event": "stopped", "reason": event.reason, "failed": event.failed}
             case do.Committed() | do.Fetched():
                 return self._answer(event)
-            case do.CoordinatorRegained():
-                return {"event": "coordinator_regained"}
             case _:
                 return self._change(event)
 
-    def _change(self, event: do.Assign | do.Revoke | do.Revoked | do.Lost) -> Fields:
+    def _change(self, event: do.Assign | do.Revoke | do.Revoked | do.Lost | do.CoordinatorRegained) -> Fields:
         match event:
+            case do.CoordinatorRegained():
+                return {"event": "coordinator_regained"}
             case do.Assign():
                 partitions, tenure = by_topic(event.partitions), event.tenure.number
                 return {"event": "assigned", "partitions": partitions, "tenure": tenure}

@@ -185,6 +185,11 @@ class DeliveryDriver(Deliveries):
                 self._member_moved.set()
             case member_do.Committed() | member_do.Fetched():
                 self._offsets.on_member_event(event)
+            case _:
+                self._post_change(event)
+
+    def _post_change(self, event: MemberEvent) -> None:
+        match event:
             case member_do.Assign():
                 self.post(on.Assigned(self._offsets.tenure(event.tenure), event.partitions))
             case member_do.Revoke():

@@ -165,7 +165,8 @@ class Session:
         self.client = client
         self.channel = open_channel(client.address, client.credentials)
         self._on_event = on_event
-        self._frames: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(IN_FLIGHT_MAX)
+        # The last one is None.
+        self._frames: asyncio.Queue[pb.SessionRequest | None] = asyncio.Queue(IN_FLIGHT_MAX + 1)
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._last_id = 0
         self._stream: Stream | None = None
@@ -192,7 +193,7 @@ class Session:
         """Send a request and return its response. Raises Unreachable, Refused."""
         if self._ended is not None:
             raise type(self._ended)(*self._ended.args)
-        if len(self._waiting) >= IN_FLIGHT_MAX or self._frames.full():
+        if len(self._waiting) >= IN_FLIGHT_MAX or self._frames.qsize() >= IN_FLIGHT_MAX:
             raise Unreachable(
                 f"{IN_FLIGHT_MAX} requests to {self.client.address} are in flight already; retrying when some have responses"
             )
@@ -227,8 +228,9 @@ class Session:
         await self.channel.close()
 
     async def _outgoing(self) -> AsyncIterator[pb.SessionRequest]:
-        while True:
-            yield await self._frames.get()
+        # gRPC leaves its task waiting for the next frame when the server ends the stream, and never ends it.
+        while (frame := await self._frames.get()) is not None:
+            yield frame
 
     async def _read(self, stream: Stream) -> None:
         try:
@@ -279,6 +281,7 @@ class Session:
         if self._ended is not None:
             return False
         self._ended = failure
+        self._frames.put_nowait(None)
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(type(failure)(*failure.args))

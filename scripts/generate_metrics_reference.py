@@ -44,8 +44,9 @@ max by (namespace, name, group) (rota_group_info) * on (group) group_left sum by
 ```
 """
 SIDECAR = """Series of a partition exist while the member owns it. With `monitoring.granularity` (`--metrics-granularity`) `topic` they have no label
-`partition`, with `group` no `topic` either: records are summed, seconds are the maximum, and the time of progress is the oldest. More on
-them: [the sidecar's guide](../guide/sidecar.md#metrics).
+`partition`, with `group` no `topic` either: records are summed, seconds are the maximum, and the time of progress is the oldest. With
+`group` histograms have one bucket, `+Inf`: averages can be drawn, quantiles cannot. More on them:
+[the sidecar's guide](../guide/sidecar.md#metrics).
 """
 COORDINATOR = """Reasons of a rebalance are listed in [the coordinator's guide](../guide/coordinator.md#metrics).
 """

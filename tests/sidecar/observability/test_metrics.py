@@ -283,6 +283,18 @@ def test_series_of_a_thousand_partitions_are_bounded_by_the_granularity(
     assert len(of_partitions(granularity, statuses)) == series
 
 
+def test_with_granularity_group_a_sidecar_has_at_most_thirty_series() -> None:
+    counters = Counters()
+    statuses = {Partition("orders", number): NOTHING for number in range(1_000)}
+    counters.on_event(on.Assigned(TENURE, frozenset(statuses)), 0)
+    counters.processing_seconds.add(0.2)
+    shown = Metrics(GroupOfMetrics("g", "group"), counters, statuses.items, lambda: 100.0).page().decode()
+    series = dict(line.rsplit(" ", 1) for line in shown.splitlines() if not line.startswith("#"))
+    assert len(series) <= 30
+    assert series['rota_processing_seconds_count{group="g"}'] == "1.0"
+    assert series['rota_processing_seconds_sum{group="g"}'] == "0.2"
+
+
 def lagging(records: int, *, uncommitted_s: int, progress_s: int) -> PartitionStatus:
     """A partition with this many uncommitted records."""
     return NOTHING._replace(

@@ -171,5 +171,8 @@ class Metrics(Collector):
 
     def _histogram(self, name: str, meaning: str, histogram: Histogram) -> Metric:
         family = HistogramMetricFamily(f"rota_{name}", meaning, labels=["group"])
-        family.add_metric([self._group], *histogram.buckets())
+        buckets, total_s = histogram.buckets()
+        # The last one counts all.
+        shown = buckets[-1:] if self._of_group.granularity == "group" else buckets
+        family.add_metric([self._group], shown, total_s)
         return family

@@ -1,5 +1,5 @@
 """
-Certificates, PodMonitors and ServiceMonitors of the chart are accepted by an API server that has their own definitions.
+Certificates, PodMonitors, ServiceMonitors and PrometheusRules of the chart are accepted by an API server that has their own definitions.
 
 Neither cert-manager nor the Prometheus operator runs.
 """
@@ -23,8 +23,10 @@ KINDS = {
     "certificates.cert-manager.io": "Certificate",
     "podmonitors.monitoring.coreos.com": "PodMonitor",
     "servicemonitors.monitoring.coreos.com": "ServiceMonitor",
+    "prometheusrules.monitoring.coreos.com": "PrometheusRule",
 }
 MONITORS = ("--set=monitoring.podMonitor.enabled=true", "--set=monitoring.serviceMonitor.enabled=true")
+ALERTS = "--set=monitoring.prometheusRule.enabled=true"
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +81,15 @@ def test_the_certificates_of_the_chart_fit_cert_managers_definition(
 
 
 @pytest.mark.parametrize(
-    ("kind", "endpoints"), [("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")]
+    ("kind", "endpoints", "count"),
+    [("PodMonitor", "podMetricsEndpoints", 3), ("ServiceMonitor", "endpoints", 2)],
 )
 def test_the_monitors_of_the_chart_fit_the_prometheus_operators_definition(
-    with_definitions: Cluster, namespace: str, kind: str, endpoints: str
+    with_definitions: Cluster, namespace: str, kind: str, endpoints: str, count: int
 ) -> None:
     monitors = of_kind(helm.render(*MONITORS, namespace=namespace), kind)
     said = apply(with_definitions, monitors)
-    assert said.count(f"{kind.lower()}.monitoring.coreos.com/rota-") == len(monitors) == 2
+    assert said.count(f"{kind.lower()}.monitoring.coreos.com/rota-") == len(monitors) == count
     [endpoint] = monitors[0]["spec"][endpoints]
     wrong: tuple[Object, ...] = (
         {endpoints: [{**endpoint, "interval": "half a minute"}]},
@@ -95,3 +98,17 @@ def test_the_monitors_of_the_chart_fit_the_prometheus_operators_definition(
         {"selector": None},
     )
     assert_refused(with_definitions, monitors[0], wrong)
+
+
+def test_the_alerts_of_the_chart_fit_the_prometheus_operators_definition(
+    with_definitions: Cluster, namespace: str
+) -> None:
+    [rule] = of_kind(helm.render(ALERTS, namespace=namespace), "PrometheusRule")
+    assert "prometheusrule.monitoring.coreos.com/rota" in apply(with_definitions, [rule])
+    [first, *_] = rule["spec"]["groups"]
+    wrong: tuple[Object, ...] = (
+        {"groups": [{**first, "rules": [{**first["rules"][0], "for": "soon"}]}]},
+        {"groups": [{**first, "interval": "often"}]},
+        {"rules": []},
+    )
+    assert_refused(with_definitions, rule, wrong)

@@ -59,5 +59,9 @@ PROMETHEUS_OPERATOR = Definitions(
     "github.com/prometheus-operator/prometheus-operator@v0.85.0",
     "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
     "example/prometheus-operator-crd",
-    ("monitoring.coreos.com_podmonitors.yaml", "monitoring.coreos.com_servicemonitors.yaml"),
+    (
+        "monitoring.coreos.com_podmonitors.yaml",
+        "monitoring.coreos.com_servicemonitors.yaml",
+        "monitoring.coreos.com_prometheusrules.yaml",
+    ),
 )

@@ -10,6 +10,7 @@ import typer.main
 
 from rota_cli.commands.connection_flags import PANEL
 from rota_cli.errors import MEANINGS
+from rota_cli.kubectl_program import kubectl_program
 from rota_cli.program import program
 
 FILE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
@@ -18,7 +19,13 @@ BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
 
 def written(text: str) -> str:
     """Return the document with its generated parts up to date."""
-    for name, lines in (("commands", commands()), ("servers", servers()), ("exit codes", exit_codes())):
+    for name, lines in (
+        ("commands", commands("rota", program)),
+        ("servers", servers()),
+        ("exit codes", exit_codes()),
+        ("kubectl flags", api_flags()),
+        ("kubectl commands", commands("kubectl rota", kubectl_program)),
+    ):
         begin, end = BEGIN.format(name), END.format(name)
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
@@ -43,11 +50,20 @@ def servers() -> Iterator[str]:
             yield f"| {spelt(flag)} | `{flag.envvar}` | {default_of(flag)} | {flag.help} |"
 
 
-def commands() -> Iterator[str]:
-    """Yield each command with a table of its flags."""
-    for name, command in every().items():
+def api_flags() -> Iterator[str]:
+    """Yield the table of flags of all commands that ask a Kubernetes API server."""
+    yield "| flag | default | |"
+    yield "|---|---|---|"
+    for flag in every(kubectl_program)["groups describe"].params:
+        if flag.rich_help_panel == PANEL:
+            yield f"| {spelt(flag)} | {default_of(flag)} | {flag.help} |"
+
+
+def commands(typed: str, of: typer.Typer) -> Iterator[str]:
+    """Yield each command of a program, which people call by the name `typed`, with a table of its flags."""
+    for name, command in every(of).items():
         arguments = " ".join(each.metavar for each in command.params if each.param_type_name == "argument")
-        yield f"### `rota {f'{name} {arguments}'.strip()}`"
+        yield f"### `{typed} {f'{name} {arguments}'.strip()}`"
         yield ""
         yield command.help
         own = [
@@ -64,9 +80,9 @@ def commands() -> Iterator[str]:
         yield ""
 
 
-def every() -> dict[str, Any]:
-    """Return the commands by name. The types behind typer's commands are not public."""
-    root: Any = typer.main.get_command(program)
+def every(of: typer.Typer = program) -> dict[str, Any]:
+    """Return the commands of a program by name. The types behind typer's commands are not public."""
+    root: Any = typer.main.get_command(of)
     found = {}
     for name, command in sorted(root.commands.items()):
         inner = getattr(command, "commands", None)

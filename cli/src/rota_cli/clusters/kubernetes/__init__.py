@@ -1,0 +1,1 @@
+"""The Kubernetes API server, as `kubectl rota` reads it: kubeconfig, requests, watches, and what a ConsumerGroup's status holds."""

@@ -1,0 +1,88 @@
+"""
+Finds the API server and the caller's credentials, in the order of kubectl: `--kubeconfig`, `KUBECONFIG`, `~/.kube/config`, and
+the service account of a pod. Used by `ApiFlags`; gives `Access`, which `Api` opens.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubernetes.client.configuration import Configuration
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.config.kube_config import KubeConfigMerger
+from yaml import YAMLError
+
+from rota_cli.errors import NotFound, WrongUsage
+
+DEFAULT_FILE = "~/.kube/config"
+DEFAULT_NAMESPACE = "default"
+POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An API server, with credentials and the namespace of the context."""
+
+    configuration: Configuration
+    namespace: str
+    # As `kubectl rota doctor` names it.
+    source: str
+
+    @property
+    def server(self) -> str:
+        """Return the address of the API server."""
+        return str(self.configuration.host)
+
+
+def find_access(kubeconfig: str, context: str) -> Access:
+    """Load the kubeconfig; empty arguments mean kubectl's defaults. Raises NotFound or WrongUsage."""
+    files = kubeconfig or os.environ.get("KUBECONFIG", "") or DEFAULT_FILE
+    if not any(Path(each).expanduser().exists() for each in files.split(os.pathsep) if each):
+        return _pod_access(files, is_named=bool(kubeconfig or context))
+    try:
+        return _file_access(files, context)
+    except (ConfigException, YAMLError, UnicodeError, OSError, TypeError, KeyError, AttributeError) as error:
+        # The loader meets malformed files with any of these.
+        reason = " ".join(str(error).split())
+        raise WrongUsage(
+            f"the kubeconfig {files} cannot be used ({reason}): check it with `kubectl config view`"
+        ) from None
+
+
+def _file_access(files: str, context: str) -> Access:
+    merged = KubeConfigMerger(files)  # type: ignore[no-untyped-call]
+    node = merged.config
+    config: Mapping[str, Any] = {} if node is None else node.value
+    contexts = {str(each.value["name"]): each.value for each in config.get("contexts") or ()}
+    name = context or str(config.get("current-context") or "")
+    if not name:
+        raise WrongUsage(f"the kubeconfig {files} has no current context: choose one with --context")
+    if name not in contexts:
+        raise NotFound(f"no context {name} in the kubeconfig {files}: see `kubectl config get-contexts`")
+    configuration = _configuration()
+    load_kube_config(
+        config_file=files, context=name, client_configuration=configuration, persist_config=False
+    )  # type: ignore[no-untyped-call]
+    namespace = (contexts[name].get("context") or {}).get("namespace") or DEFAULT_NAMESPACE
+    return Access(configuration, str(namespace), f"context {name} of {files}")
+
+
+def _pod_access(files: str, *, is_named: bool) -> Access:
+    configuration = _configuration()
+    try:
+        if is_named:
+            raise ConfigException
+        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        namespace = POD_NAMESPACE_FILE.read_text().strip()
+    except (ConfigException, OSError):
+        raise NotFound(f"no kubeconfig at {files}: name one with --kubeconfig or KUBECONFIG") from None
+    return Access(configuration, namespace or DEFAULT_NAMESPACE, "the pod's service account")
+
+
+def _configuration() -> Configuration:
+    configuration = Configuration()
+    # Requests have a deadline, and each failure is shown at once.
+    configuration.retries = False
+    return configuration

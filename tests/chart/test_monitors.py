@@ -76,8 +76,6 @@ def test_a_pod_monitor_finds_the_sidecars_of_the_namespaces_that_the_operator_wa
     found = of_kind(helm.render(*ON, *flags), "PodMonitor")
     [monitor] = [each for each in found if each["metadata"]["name"] == SIDECARS]
     assert monitor["spec"]["namespaceSelector"] == namespaces
-    assert monitor["spec"]["selector"] == {
-        "matchExpressions": [{"key": CLAIM_LABEL, "operator": "Exists"}]
-    }
+    assert monitor["spec"]["selector"] == {"matchExpressions": [{"key": CLAIM_LABEL, "operator": "Exists"}]}
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint == {"port": HTTP_PORT_NAME, "path": "/metrics", "interval": "30s"}

@@ -56,8 +56,10 @@ class Tab:
         await self._ask("Page.navigate", url=url)
 
     async def evaluate(self, expression: str) -> Any:  # noqa: ANN401  whatever JSON has
-        """Its value, in the page."""
-        answer = await self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Its value, in the page; of a promise what it is resolved with."""
+        answer = await self._ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if (failed := answer.get("exceptionDetails")) is not None:
             raise ScriptFailed(json.dumps(failed))
         return answer["result"].get("value")
@@ -71,6 +73,21 @@ class Tab:
         except TimeoutError:
             text = await self.evaluate("document.body.innerText")
             raise AssertionError(f"not after {within_s:g} s: {expression}; the page says:\n{text}") from None
+
+    async def resize(self, width: int, height: int = HEIGHT) -> None:
+        """Give the window this size in CSS pixels."""
+        await self._ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    async def prefer_color_scheme(self, scheme: str) -> None:
+        """Ask pages for `light` or `dark`."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        await self._ask("Emulation.setEmulatedMedia", features=features)
 
     async def screenshot(self, file: Path) -> None:
         """As a PNG, for people."""

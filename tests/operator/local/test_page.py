@@ -13,6 +13,7 @@ from rota_operator.local import page as pages
 from rota_operator.local.dashboard_state import DashboardState
 from rota_operator.local.page import BODY_BYTES_MAX, EVENT_STREAMS_MAX, Page, serve_page
 from rota_operator.overview.assignment import Partition
+from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind, WorkloadView
 from rota_operator.resets.orders import Offsets
@@ -21,6 +22,8 @@ from tests.support.processes import free_port
 pytestmark = pytest.mark.process
 
 WITHIN_S = 15
+# Names of files in links and imports; the icon is empty data.
+OWN_FILES = re.compile(r"""(?:(?:src|href)="|from "\./)(?!data:,)([^"]+)\"""")
 WORKLOAD = WorkloadView("shop", "orders", "Deployment", "orders", 3, 2, 1, ())
 
 
@@ -258,14 +261,39 @@ def test_what_is_not_there_is_said() -> None:
 
 def test_the_page_needs_nothing_from_elsewhere_and_lets_nothing_else_run() -> None:
     async def story(client: PageClient) -> None:
-        async with client.browser.get(f"http://{client.address}/") as answer:
-            html, policy = await answer.text(), answer.headers["Content-Security-Policy"]
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert re.findall(r"(?:src|href)=(?!.data:,)", html) == []
-        assert re.findall(r"https?://", html) == []
-        # Styles and handlers in attributes would need a weaker policy, and so would what is written as text.
-        assert re.findall(r"""\sstyle=|\son[a-z]+=["']|innerHTML""", html) == []
-        assert policy.startswith("default-src 'none'; script-src 'sha256-")
-        assert "unsafe" not in policy
+        texts = {}
+        for path, (_, content_type) in pages.FILES.items():
+            async with client.browser.get(f"http://{client.address}{path}") as answer:
+                assert (answer.status, answer.content_type) == (200, content_type)
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                policy = answer.headers["Content-Security-Policy"]
+                assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
+                assert "unsafe" not in policy
+                texts[path] = await answer.text()
+        for path, text in texts.items():
+            assert {f"/{name}" for name in OWN_FILES.findall(text)} <= texts.keys(), path
+            assert re.findall(r"https?://|url\((?!#)", text) == [], path
+            # Styles and handlers in attributes would need a weaker policy, and so would what is written as text.
+            assert re.findall(r"""\sstyle=|\son[a-z]+=["']|innerHTML|<style|<script>""", text) == [], path
+
+    play(story)
+
+
+def test_an_event_has_what_was_recorded_since_the_one_before() -> None:
+    async def story(client: PageClient) -> None:
+        async with client.browser.get(f"http://{client.address}/api/events") as stream:
+            (first,) = (await next_event(stream))["recorded"]
+            assert first == {"group_id": "orders", "is_complete": True, "samples": []}
+            partition = Partition("orders", 0)
+            client.dashboard.update_offsets("orders", {partition: PartitionOffsets(90, 0, 120, 500)})
+            client.dashboard.record_all()
+            while not (sent := (await next_event(stream))["recorded"][0])["samples"]:
+                pass
+            values = [30, 0.5, None, None]
+            sample = {"at_ms": 1_000, "group": values, "names": ["orders-0"], "partitions": [values]}
+            assert sent["samples"] == [sample]
+            client.dashboard.notify()
+            (after,) = (await next_event(stream))["recorded"]
+            assert after == {"group_id": "orders", "is_complete": False, "samples": []}
 
     play(story)

@@ -1,5 +1,5 @@
 """
-Current state of all groups and workloads, with notification of changes.
+Current state of all groups and workloads, with notification of changes, and what was recorded of the groups.
 
 Updated by the runner, the Fleet server and the group watches; read by the page, the table, resets and the demo.
 """
@@ -11,11 +11,13 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
+from rota_operator.overview.recording import START, Cursor, GroupRecording, RecordingDelta
 from rota_operator.overview.view import EventKind, OwnedPartitions, View, WorkloadView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 # Maximum time between two snapshots: values age without an update.
 AT_LEAST_EVERY_S = 1.0
+RECORD_EVERY_S = 1.0
 
 
 class DashboardState:
@@ -31,11 +33,28 @@ class DashboardState:
         self._overview = overview
         self._workloads = workloads
         self._wall_ms = wall_ms
+        self._recordings = {key: GroupRecording(key) for key in overview.keys}
         self._changed = asyncio.Event()
 
     def view(self) -> View:
         """Return a snapshot of the current state."""
         return self._overview.view(self._workloads(), self._wall_ms())
+
+    async def run_recording(self) -> None:
+        """Record all groups once a second until cancelled, whether or not a browser shows them."""
+        while True:
+            self.record_all()
+            await asyncio.sleep(RECORD_EVERY_S)
+
+    def record_all(self) -> None:
+        """Record the present state of all groups."""
+        now_ms = self._wall_ms()
+        for key in self._recordings:
+            self._record(key, now_ms)
+
+    def recorded_since(self, cursors: Mapping[str, Cursor]) -> Sequence[RecordingDelta]:
+        """Return what was recorded of each group after its cursor, by group id; everything of a group without one."""
+        return [each.since(cursors.get(key, START)) for key, each in self._recordings.items()]
 
     def owned_partitions(self, group_id: str) -> Mapping[str, OwnedPartitions]:
         """Return the partitions that each sidecar of a group reports, by sidecar name."""
@@ -82,6 +101,11 @@ class DashboardState:
         """Discard the reports of a replica that has stopped."""
         self._overview.remove_replica(group_id, replica)
         self.notify()
+
+    def _record(self, group_id: str, now_ms: int) -> None:
+        view = self._overview.group(group_id, self._workloads(), now_ms)
+        if view is not None and (recording := self._recordings.get(group_id)) is not None:
+            recording.record(view, now_ms)
 
     def notify(self) -> None:
         """Wake up all waiters."""

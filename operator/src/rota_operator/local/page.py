@@ -1,19 +1,15 @@
 """
-HTTP server of the web page: the page itself, state as JSON and as server-sent events, scaling and offset resets.
+HTTP server of the web page: its files, state as JSON and as server-sent events, scaling and offset resets.
 
 Loopback only, without a login. Pages of other origins in the same browser are rejected by Host, Origin, and the required JSON
 content type, which they cannot send without a preflight.
 """
 
 import asyncio
-import base64
-import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict
-from enum import Enum
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any
@@ -23,7 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rota_operator.local.dashboard_state import DashboardState
 from rota_operator.local.http_connection import Connection, message_response
+from rota_operator.local.page_document import event_document, state_document
 from rota_operator.overview.assignment import Partition
+from rota_operator.overview.recording import Cursor
 from rota_operator.resets.orders import Offsets
 from rota_operator.spec.names import GroupId
 from rota_operator.spec.scalars import Topic
@@ -38,7 +36,27 @@ WRITE_TIMEOUT_S = 10
 INT64_MAX = 2**63 - 1
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 RESET_EXAMPLE = '{"group": "NAME", "offsets": {"TOPIC": {"0": NUMBER}}}'
-ELEMENT = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+# By path: the file in `web`, and its type. Scripts are modules, which import each other.
+FILES = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    **{
+        f"/{name}.js": (f"{name}.js", "text/javascript")
+        for name in ("page", "charts", "elements", "format", "recorded")
+    },
+}
+# The page's own files and requests to its own origin are allowed, and nothing else: no scripts or styles in its text.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+# Of every response.
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # Scale a workload: its name and the number of replicas in, the error out (empty if none).
@@ -59,23 +77,12 @@ class Page:
         self._scale = scale
         self._reset = reset
         self._event_streams = 0
-        self._html = (files(__package__) / "page.html").read_text()
-        self._headers = {
-            "Content-Security-Policy": content_security_policy(self._html),
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-store",
-        }
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of every response."""
-        return self._headers
 
     def application(self) -> web.Application:
         """Create the aiohttp application."""
         application = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
-        application.router.add_get("/", self._index)
+        for path, (name, content_type) in FILES.items():
+            application.router.add_get(path, file_handler(name, content_type))
         application.router.add_get("/api/state", self._state)
         application.router.add_get("/api/events", self._events, allow_head=False)
         application.router.add_post("/api/scale", self._scale_workload)
@@ -96,14 +103,11 @@ class Page:
                 error.status, f"unknown endpoint {request.method} {request.path}; available: {available}"
             )
         if not response.prepared:
-            response.headers.update(self._headers)
+            response.headers.update(HEADERS)
         return response
 
-    async def _index(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(text=self._html, content_type="text/html", charset="utf-8")
-
     async def _state(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(text=self._document(), content_type="application/json")
+        return web.Response(text=state_document(self._dashboard.view()), content_type="application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._event_streams >= EVENT_STREAMS_MAX:
@@ -117,12 +121,16 @@ class Page:
             self._event_streams -= 1
 
     async def _stream_events(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream"})
+        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
+        cursors: Mapping[str, Cursor] = {}
         while True:
+            recorded = self._dashboard.recorded_since(cursors)
+            cursors = {each.group_id: each.cursor for each in recorded}
+            document = event_document(self._dashboard.view(), recorded)
             try:
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
-                    await response.write(f"data: {self._document()}\n\n".encode())
+                    await response.write(f"data: {document}\n\n".encode())
             except (ConnectionError, TimeoutError):
                 # The client is gone, or too slow: a browser reconnects by itself.
                 return response
@@ -148,15 +156,15 @@ class Page:
             return message_response(400, f"invalid reset; expected {RESET_EXAMPLE}")
         return error_response(await self._reset(body["group"], offsets), 409) or message_response(200, "done")
 
-    def _document(self) -> str:
-        return json.dumps(asdict(self._dashboard.view()), default=to_jsonable, separators=(",", ":"))
 
+def file_handler(name: str, content_type: str) -> Handler:
+    """Create the handler of one of the page's files, which is read once."""
+    text = (files(__package__) / "web" / name).read_text()
 
-def to_jsonable(value: object) -> Any:  # noqa: ANN401  whatever JSON has
-    """Encode a value that the json module does not know."""
-    if isinstance(value, Enum):
-        return value.value
-    raise TypeError(f"cannot serialize {type(value).__name__} to JSON")
+    async def respond(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=text, content_type=content_type, charset="utf-8")
+
+    return respond
 
 
 async def parse_json(request: web.Request) -> tuple[Any, web.Response | None]:
@@ -229,26 +237,6 @@ def error_response(wrong: str, status: int) -> web.Response | None:
     return message_response(status, wrong) if wrong else None
 
 
-def content_security_policy(html: str) -> str:
-    """Policy that allows only the page's own scripts and styles, by hash, and requests to its own origin."""
-    hashes: dict[str, list[str]] = {"script": [], "style": []}
-    for name, text in ELEMENT.findall(html):
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        hashes[name].append(f"'sha256-{digest}'")
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {' '.join(hashes['script'])}",
-            f"style-src {' '.join(hashes['style'])}",
-            "connect-src 'self'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        ]
-    )
-
-
 @asynccontextmanager
 async def serve_page(page: Page, address: str) -> AsyncIterator[None]:
     """Serve the page on the address until the context exits."""
@@ -258,7 +246,7 @@ async def serve_page(page: Page, address: str) -> AsyncIterator[None]:
     await runner.setup()
     assert runner.server is not None
     server = await asyncio.get_running_loop().create_server(
-        partial(Connection, runner.server, page.headers, {}), host, int(port)
+        partial(Connection, runner.server, HEADERS, {}), host, int(port)
     )
     try:
         yield

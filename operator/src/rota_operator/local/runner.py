@@ -159,7 +159,9 @@ class Runner:
             for workload in self.workloads:
                 workload.start()
             watches = GroupWatches(self.paths, channel, self.dashboard, self._print_line)
-            watching = [asyncio.ensure_future(watches.run(groups))]
+            watching = [
+                asyncio.ensure_future(each) for each in (watches.run(groups), self.dashboard.run_recording())
+            ]
             showing = [asyncio.ensure_future(show(self)) for show in displays]
             try:
                 await self._run_until(stopping, watching, showing)

@@ -7,7 +7,14 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description
 from rota_operator.overview.group import FULL_ACCESS, EngineAccess, GroupState
 from rota_operator.overview.offsets import OffsetChange, PartitionOffsets
-from rota_operator.overview.view import EventKind, HistoryEvent, OwnedPartitions, View, WorkloadView
+from rota_operator.overview.view import (
+    EventKind,
+    GroupView,
+    HistoryEvent,
+    OwnedPartitions,
+    View,
+    WorkloadView,
+)
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 
@@ -97,6 +104,19 @@ class Overview:
         """Partitions and generation that each sidecar of a group reports, by sidecar name."""
         group = self._groups.get(key)
         return {} if group is None else group.owned_partitions(now_ms)
+
+    def group(self, key: str, workloads: Sequence[WorkloadView], now_ms: int) -> GroupView | None:
+        """Snapshot of one group at `now_ms`; None: it is not in here. `workloads` name their group by its key."""
+        group = self._groups.get(key)
+        replicas = [
+            each.name for workload in workloads if workload.group_id == key for each in workload.replicas
+        ]
+        return None if group is None else group.view(now_ms, replicas)
+
+    @property
+    def keys(self) -> Collection[str]:
+        """Keys of all groups."""
+        return self._groups.keys()
 
     def view(self, workloads: Sequence[WorkloadView], now_ms: int) -> View:
         """Snapshot of all groups and the given workloads, which name their group by its key, at `now_ms`."""

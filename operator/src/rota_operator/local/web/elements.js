@@ -1,0 +1,84 @@
+// Elements as values, and what makes the document equal to them: `patch` changes only what differs, so that focus, scroll
+// positions and a button that is being pressed survive an update.
+
+const SVG = document.getElementById("patterns").namespaceURI;
+
+// Describe an element. Children are elements, texts, and lists of both; null and false are left out. Attributes: a function is
+// an event handler, true and false are present and absent, `key` identifies an element among its siblings.
+export function element(name, attributes, ...children) {
+  return { name, attributes: attributes || {}, children: children.flat(Infinity).filter(isShown).map(asChild) };
+}
+const isShown = (child) => child !== null && child !== false && child !== "";
+const asChild = (child) => (typeof child === "object" ? child : String(child));
+
+// Make the children of `parent` equal to `wanted`. An element that is the same object as in the last call is left alone.
+export function patch(parent, wanted) {
+  const keyed = takeUnwantedAway(parent, wanted);
+  let next = parent.firstChild;
+  for (const want of wanted) {
+    const node = reusable(keyed, next, want) || create(parent, want);
+    if (node === next) next = node.nextSibling;
+    else parent.insertBefore(node, next);
+    update(node, want);
+  }
+  while (next !== null) {
+    const rest = next.nextSibling;
+    next.remove();
+    next = rest;
+  }
+}
+
+// Remove keyed children that are not wanted any more, and return the others by key.
+function takeUnwantedAway(parent, wanted) {
+  const keyed = new Map();
+  for (const child of parent.childNodes) if (keyOf(child) !== undefined) keyed.set(keyOf(child), child);
+  if (!keyed.size) return keyed;
+  const keys = new Set(wanted.map((want) => want.attributes && want.attributes.key));
+  for (const [key, child] of keyed) {
+    if (!keys.has(key)) {
+      child.remove();
+      keyed.delete(key);
+    }
+  }
+  return keyed;
+}
+const keyOf = (node) => (node.shown ? node.shown.attributes.key : undefined);
+
+function reusable(keyed, next, want) {
+  if (typeof want === "string") return next !== null && next.nodeType === Node.TEXT_NODE ? next : null;
+  const key = want.attributes.key;
+  const node = key === undefined ? next : keyed.get(key);
+  return node && node.shown && node.shown.name === want.name && keyOf(node) === key ? node : null;
+}
+
+function create(parent, want) {
+  if (typeof want === "string") return document.createTextNode(want);
+  const isSvg = want.name === "svg" || parent.namespaceURI === SVG;
+  const node = isSvg ? document.createElementNS(SVG, want.name) : document.createElement(want.name);
+  node.shown = { name: want.name, attributes: { key: want.attributes.key }, children: [] };
+  return node;
+}
+
+function update(node, want) {
+  if (typeof want === "string") {
+    if (node.data !== want) node.data = want;
+    return;
+  }
+  const had = node.shown;
+  if (had === want) return;
+  for (const name in had.attributes) if (!(name in want.attributes)) setAttribute(node, name, false);
+  for (const name in want.attributes) {
+    if (had.attributes[name] !== want.attributes[name]) setAttribute(node, name, want.attributes[name]);
+  }
+  node.shown = want;
+  if (want.children.length || had.children.length) patch(node, want.children);
+  // Of a selection: known once its options are there.
+  if ("value" in want.attributes && node.value !== want.attributes.value) node.value = want.attributes.value;
+}
+
+function setAttribute(node, name, value) {
+  if (name === "key" || name === "value") return;
+  if (typeof value === "function") node["on" + name] = value;
+  else if (value === false) node.removeAttribute(name);
+  else node.setAttribute(name, value === true ? "" : value);
+}

@@ -1,0 +1,211 @@
+// The page: follows the event stream, and shows each state as a whole.
+
+import { chart, sparkline } from "./charts.js";
+import { element, patch } from "./elements.js";
+import { UNKNOWN, clock, count, rate, seconds } from "./format.js";
+import { Recorded, VALUES } from "./recorded.js";
+
+// The last event, and by group id what was recorded and the partition whose charts are shown (null: all).
+let view = null;
+const recorded = new Map();
+const chosen = new Map();
+
+function stateClass(state) {
+  if (state === "Stable" || state === "Running") return "good";
+  if (state === "Unknown" || state === "Stopped" || state === "Dead" || state === "Waiting") return "bad";
+  return "busy";
+}
+const badge = (state) => element("span", { class: "state " + stateClass(state) }, state);
+
+function table(heads, rows) {
+  const head = heads.map(([text, kind]) => element("th", { class: kind || "", scope: "col" }, text));
+  const body = rows.map(([key, ...cells]) => element("tr", { key }, cells.map((cell, at) => element("td", { class: heads[at][1] || "" }, cell))));
+  return element("div", { class: "wide" }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)));
+}
+
+function chips(names) {
+  if (!names.length) return element("span", { class: "soft" }, "none");
+  return element("span", {}, names.map((name) => element("span", { class: "chip" }, name)));
+}
+
+function numbers(pairs) {
+  return element("dl", { class: "numbers" }, pairs.map(([name, value]) =>
+    element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+}
+
+async function scale(workload, replicas) {
+  const message = document.getElementById("message");
+  try {
+    const answer = await fetch("api/scale", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ workload: workload.namespace + "/" + workload.name, replicas }),
+    });
+    message.textContent = answer.ok ? "" : (await answer.json()).error;
+  } catch (error) {
+    message.textContent = "not scaled: no answer; check that rota up is still running";
+  }
+}
+
+function scaling(workload) {
+  return element("span", { key: workload.namespace + "/" + workload.name },
+    element("button", { click: () => scale(workload, workload.wanted - 1), disabled: workload.wanted === 0, "aria-label": "remove a replica of " + workload.name }, "−"),
+    " " + workload.running + " of " + workload.wanted + " ",
+    element("button", { click: () => scale(workload, workload.wanted + 1), "aria-label": "add a replica of " + workload.name }, "+"));
+}
+
+function restartsByReplica(workloads) {
+  return new Map(workloads.flatMap((workload) => workload.replicas.map((replica) => [replica.name, replica.restarts])));
+}
+
+function members(group, workloads) {
+  const heads = [["member"], ["state"], ["partitions"], ["in flight", "number"], ["processed", "number"], ["rate", "number"], ["restarts", "number"]];
+  const restarts = restartsByReplica(workloads);
+  return table(heads, group.members.map((member) => [
+    member.name,
+    element("span", { title: member.last_error || "" }, member.name),
+    badge(member.draining ? "Draining" : member.suspended ? "Suspended" : member.state),
+    chips(member.partitions),
+    count(member.in_flight), count(member.records_done), rate(member.done_rate),
+    restarts.has(member.name) ? count(restarts.get(member.name)) : UNKNOWN,
+  ]));
+}
+
+function problems(group) {
+  const found = group.members.flatMap((member) => member.problems.map((problem) =>
+    element("li", {}, element("span", { class: "state bad" }, member.name), " " + problem)));
+  return found.length ? element("ul", {}, found) : null;
+}
+
+function charts(group, history) {
+  const partition = history.names.includes(chosen.get(group.group_id)) ? chosen.get(group.group_id) : null;
+  const of = (value) => history.series(partition, VALUES[value]);
+  const choose = (event) => {
+    chosen.set(group.group_id, event.target.value || null);
+    render();
+  };
+  return [
+    element("div", { class: "title" }, element("h3", {}, "Last 15 minutes"),
+      element("label", { class: "soft" }, "of ", element("select", { change: choose, value: partition === null ? "" : partition },
+        element("option", { value: "" }, "all partitions"),
+        history.names.map((name) => element("option", { value: name, key: name }, name))))),
+    element("div", { class: "charts" },
+      chart("Lag", [{ name: "uncommitted records", series: of("lagRecords") }], count),
+      chart("Lag time", [{ name: "age of the oldest", series: of("lagSeconds") }], seconds),
+      chart("Throughput", [
+        { name: "arrival", series: of("arrivalRate") },
+        { name: partition === null ? "processing" : "committed", series: of("doneRate") },
+      ], rate)),
+  ];
+}
+
+function partitions(group, history) {
+  const heads = [["partition"], ["owner"], ["committed offset", "number"], ["end offset", "number"], ["lag", "number"], ["lag, 15 min"], ["lag time", "number"], ["arrival rate", "number"]];
+  const recordedNames = new Set(history.names);
+  const rows = group.partitions.map((each) => {
+    const name = each.topic + "-" + each.partition;
+    return [
+      name, name,
+      each.owner === null ? element("span", { class: "state bad" }, "unowned") : each.owner,
+      count(each.committed), count(each.end), count(each.lag_records), recordedNames.has(name) ? lagLine(name, history) : "",
+      seconds(each.lag_seconds), rate(each.arrival_rate),
+    ];
+  });
+  const more = group.partitions_left_out;
+  return element("div", {}, table(heads, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
+}
+
+// Drawn once for each sample, not for each event.
+function lagLine(name, history) {
+  const newest = history.samples.at(-1);
+  history.lines = history.lines && history.lines.of === newest ? history.lines : { of: newest, drawn: new Map() };
+  const { drawn } = history.lines;
+  if (!drawn.has(name)) drawn.set(name, sparkline("lag of " + name, history.series(name, VALUES.lagRecords), count));
+  return drawn.get(name);
+}
+
+function details(moment) {
+  if (moment.kind !== "rebalance") return moment.message;
+  const pause = moment.pause_ms === null ? "" : ", paused " + count(moment.pause_ms) + " ms";
+  const what = moment.generation === null ? "rebalance" : "generation " + moment.generation;
+  return what + ": " + moment.message + pause + ", " + count(moment.moved) + " partitions moved";
+}
+
+function events(group) {
+  if (!group.history.length) return element("p", { class: "soft" }, "no events yet");
+  return element("ol", { class: "events" }, group.history.map((moment) => element("li", { "data-kind": moment.kind },
+    element("time", {}, clock(moment.at_ms)),
+    element("span", {}, element("span", { class: "state" + (moment.kind === "rebalance" ? " busy" : "") }, moment.kind)),
+    element("span", {}, details(moment)))));
+}
+
+function groupSection(group, workloads) {
+  const own = workloads.filter((workload) => workload.group_id === group.group_id);
+  const history = recorded.get(group.group_id) || new Recorded();
+  return element("section", { "data-group": group.group_id, key: "group " + group.group_id },
+    element("div", { class: "title" }, element("h2", {}, group.group_id), badge(group.state),
+      element("span", { class: "soft" }, "generation " + count(group.generation) + (group.strategy ? ", " + group.strategy : "")),
+      own.map(scaling)),
+    numbers([
+      ["lag (uncommitted records)", count(group.lag_records)], ["lag time (age of the oldest)", seconds(group.lag_seconds)],
+      ["arrival rate", rate(group.arrival_rate)], ["processing rate", rate(group.done_rate)], ["partitions", count(group.partitions.length + group.partitions_left_out)],
+      ["unowned", count(group.unowned)], ["rebalances", count(group.rebalances)],
+    ]),
+    charts(group, history),
+    element("h3", {}, "Members"), members(group, workloads), problems(group),
+    element("h3", {}, "Partitions"), partitions(group, history),
+    element("h3", {}, "Events"), events(group));
+}
+
+function otherSection(workloads) {
+  const heads = [["workload"], ["kind"], ["replicas"], ["restarts", "number"]];
+  return element("section", { key: "others" }, element("h2", {}, "Other workloads"), table(heads, workloads.map((workload) => [
+    workload.namespace + "/" + workload.name,
+    workload.namespace + "/" + workload.name, workload.kind, scaling(workload), count(workload.restarts),
+  ])));
+}
+
+// Take over one event of the stream.
+export function receive(event) {
+  view = event;
+  const groups = new Set(event.groups.map((group) => group.group_id));
+  for (const key of recorded.keys()) if (!groups.has(key)) recorded.delete(key);
+  for (const delta of event.recorded) {
+    if (!recorded.has(delta.group_id)) recorded.set(delta.group_id, new Recorded());
+    recorded.get(delta.group_id).add(delta);
+  }
+}
+
+// Make the document show the last event.
+export function render() {
+  if (view === null) return;
+  document.getElementById("coordinator").textContent = view.coordinator;
+  const others = view.workloads.filter((workload) => workload.group_id === null);
+  patch(document.getElementById("main"), [
+    ...view.groups.map((group) => groupSection(group, view.workloads)), ...(others.length ? [otherSection(others)] : []),
+  ]);
+}
+
+function follow() {
+  const connection = document.getElementById("connection");
+  const stream = new EventSource("api/events");
+  let isDue = false;
+  stream.onmessage = (message) => {
+    receive(JSON.parse(message.data));
+    connection.className = "soft";
+    connection.textContent = "live, " + clock(view.at_ms);
+    if (isDue) return;
+    isDue = true;
+    // Not drawn while the tab is hidden.
+    requestAnimationFrame(() => {
+      isDue = false;
+      render();
+    });
+  };
+  stream.onerror = () => {
+    connection.className = "bad";
+    connection.textContent = "disconnected: the data shown is outdated; check that rota up is still running";
+  };
+}
+
+follow();

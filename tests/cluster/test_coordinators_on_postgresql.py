@@ -17,6 +17,7 @@ import pytest
 from rota_coordinator.core.group.hashing import slot_of
 from rota_coordinator.core.slots.table import SLOTS
 from tests.cluster.commit_pauses import unchanged
+from tests.cluster.planted import find, outputs
 from tests.cluster.released import AUDITED, NEXT, WITHIN_S, Release, prepared, small
 from tests.cluster.test_kafka_group import secret
 from tests.support.certificates import Authority
@@ -29,6 +30,7 @@ from tests.support.kafka import Kafka
 from tests.support.kafka import running as running_kafka
 from tests.support.postgres import Postgres
 from tests.support.postgres import running as running_postgres
+from tests.support.postgres.server import PASSWORD
 from tests.support.processes import wait_for
 
 # It may have to start the cluster, and to load four images.
@@ -217,6 +219,15 @@ def test_the_coordinator_of_a_lost_node_is_replaced_by_the_other(shared: Shared,
         shared.wait_claimed(epoch)
     cluster.repair()
     assert shared.owner()
+
+
+def test_the_password_of_the_database_is_in_no_output(shared: Shared) -> None:
+    """The coordinators have connected with it, and were refused; the search finds passwords elsewhere, see `test_disturbed_release`."""
+    release = shared.release
+    found = outputs(release.cluster, (NAMESPACE, release.shop))
+    assert find({"password": PASSWORD}, found) == []
+    kinds = {each.kind for each in found if "coordinator" in each.where or each.kind == "argument"}
+    assert {"log", "argument", "metrics", "object"} <= kinds
 
 
 def test_each_order_was_priced_once(

@@ -83,14 +83,46 @@ class Scaling(StatusModel):
     )
 
 
+class ResetIdentity(StatusModel):
+    """A reset that has acted; its identity never acts again."""
+
+    request_id: str = Field(description="The requestId of the reset.")
+    dry_run: bool = Field(default=True, description="Whether the reset was a dry run.")
+    plan_hash: str = Field(default="", description="The hash of the plan that was written or executed.")
+
+
 class OffsetReset(StatusModel):
-    """The state of the reset in `spec.offsets.reset`."""
+    """The state of the reset in `spec.offsets.reset`, or of the one before it."""
 
     request_id: str = Field(description="The requestId of the reset.")
     dry_run: bool = Field(default=True, description="Whether the reset is a dry run.")
-    phase: str = Field(description="The phase of the reset.")
+    phase: str = Field(
+        description="The phase of the reset: Waiting, Rejected, Recorded, Planned, Suspending, Committing, Verifying, Resuming, "
+        "Completed or Failed."
+    )
+    message: str = Field(default="", description="The reason for the phase, and what to do.", max_length=1024)
     plan_config_map: str = Field(
         default="", description="The name of the ConfigMap with the current and the new offsets."
+    )
+    plan_hash: str = Field(
+        default="", description="The hash of the plan; an execution after a dry run executes this plan only."
+    )
+    undo_config_map: str = Field(
+        default="",
+        description="The name of the ConfigMap with the plan that undoes the reset, for fromConfigMap.",
+    )
+    partitions: int | None = Field(default=None, description="The number of partitions in the plan.")
+    skipped_records: Int64 | None = Field(
+        default=None, description="The number of records that the reset skips."
+    )
+    repeated_records: Int64 | None = Field(
+        default=None, description="The number of records that are consumed again after the reset."
+    )
+    observed_generation: int = Field(
+        default=0, description="The metadata.generation for which the reset was rejected."
+    )
+    executed: tuple[ResetIdentity, ...] = Field(
+        default=(), max_length=50, description="The last 50 resets that have acted, the newest one last."
     )
 
 

@@ -1,4 +1,4 @@
-"""A target is the same offset that Kafka's tool would set; beyond the log it is the nearest one, and the plan says so."""
+"""A target is the same offset that Kafka's tool would set; out of the log it is the nearest one, and the plan says so."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_a_shift_moves_committed_offsets_and_leaves_out_partitions_without_one()
     assert (plan.skipped, plan.repeated) == (0, 30 + 45)
 
 
-def test_beyond_the_log_is_the_nearest_offset_and_it_is_said() -> None:
+def test_out_of_the_log_is_the_nearest_offset_and_it_is_said() -> None:
     rows = resolve(ToOffset(70), LOOKUP).rows
     assert [(row.new, row.remark) for row in rows] == [
         (70, ""),

@@ -46,6 +46,7 @@ from rota_operator.reconcile.target import (
     sidecar_image_of,
     target_problem,
 )
+from rota_operator.resets.machine import is_suspending
 from rota_operator.spec.conditions import ConditionType, Reason
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import FieldError, InvalidSpec
@@ -178,7 +179,7 @@ def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -
         yield AddFinalizer()
     for workload in former:
         yield from release(workload)
-    spec = _offering(group.spec, _offer(observed, accepted))
+    spec = _suspended(observed, _offering(group.spec, _offer(observed, accepted)))
     yield from config_map_actions(observed, group, spec)
     yield from _adopt(accepted)
     yield from disruption_budget_actions(observed, group, target)
@@ -206,6 +207,17 @@ def _offering(spec: ConsumerGroupSpec, offered: Offer) -> ConsumerGroupSpec:
         return spec
     assignment = spec.assignment.model_copy(update={"strategy": offered.text})
     return spec.model_copy(update={"assignment": assignment})
+
+
+def _suspended(observed: Observed, spec: ConsumerGroupSpec) -> ConsumerGroupSpec:
+    """
+    Return the spec of the sidecars: suspended while offsets are reset.
+
+    Whatever else changes in the settings meanwhile, they suspend the members until the reset is done.
+    """
+    if not is_suspending(observed.resource.get("status") or {}):
+        return spec
+    return spec.model_copy(update={"suspend": True})
 
 
 def _instance_pool(observed: Observed, group: Group, target: Object) -> InstancePool | None:

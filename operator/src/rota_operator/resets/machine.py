@@ -179,6 +179,11 @@ def suspends(record: OffsetReset | None) -> bool:
     return phase_of(record) in SUSPENDED_PHASES
 
 
+def is_suspending(status: Mapping[str, Any]) -> bool:
+    """Return the same of a status in JSON, also of one that this version cannot read otherwise."""
+    return (status.get("offsetReset") or {}).get("phase") in SUSPENDED_PHASES
+
+
 def is_acted(record: OffsetReset | None, identity: Identity) -> bool:
     """Return whether a reset with this identity has acted before."""
     return record is not None and any((each.request_id, each.dry_run) == identity for each in record.executed)

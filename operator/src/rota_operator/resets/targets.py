@@ -88,7 +88,7 @@ def topics_of(topics: Collection[str], consumed: Collection[str]) -> Collection[
 
 
 def time_problem(path: str, at_ms: int, now_ms: int) -> None:
-    """Refuse a time in the future: records would be skipped that nobody has written. Raises ResetRefused."""
+    """Refuse a time in the future: it would skip records that are not written yet. Raises ResetRefused."""
     if at_ms > now_ms:
         raise ResetRefused(
             f"spec.offsets.reset.to.{path} is in the future; use a time that has passed, or latest"
@@ -159,9 +159,9 @@ def _check_against(plan: Plan, lookup: Lookup) -> None:
             f"the plan has partitions that do not exist, or that the reset does not include: {shown(unknown)}; make a new "
             "dry run with another requestId"
         )
-    beyond = [row for row in plan.rows if row.new > lookup.ranges[row.partition].end]
-    if beyond:
-        first = beyond[0]
+    past_end = [row for row in plan.rows if row.new > lookup.ranges[row.partition].end]
+    if past_end:
+        first = past_end[0]
         raise ResetRefused(
             f"the plan sets {first.partition.text} to {first.new}, after the log end "
             f"{lookup.ranges[first.partition].end}; make a new dry run with another requestId"

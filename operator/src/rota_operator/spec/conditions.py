@@ -81,6 +81,14 @@ class Reason(StrEnum):
     FOREIGN_AUTOSCALER = "ForeignAutoscaler"
     AUTOSCALING_DISABLED = "AutoscalingDisabled"
     NOT_REQUESTED = "NotRequested"
+    RESET_WAITING = "ResetWaiting"
+    RESET_REJECTED = "ResetRejected"
+    RESET_NOT_EXECUTED = "ResetNotExecuted"
+    DRY_RUN_COMPLETED = "DryRunCompleted"
+    RESET_IN_PROGRESS = "ResetInProgress"
+    RESET_COMPLETED = "ResetCompleted"
+    RESET_FAILED = "ResetFailed"
+    ALREADY_EXECUTED = "AlreadyExecuted"
     # Remarks.
     NO_RACK = "NoRack"
     PRE_STOP_KEPT = "PreStopKept"
@@ -130,6 +138,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "False", Reason.INSTANCE_FENCED, "Another process uses the instance of a pod, which waits without one and does not take it back; the message names the instance, the pod and the other client. End that process."),
         (_READY, "False", Reason.DELETING, "The ConsumerGroup is being deleted."),
         (_READY, "False", Reason.SUSPENDED, "`suspend` is true: the members keep their partitions, and read nothing."),
+        (_READY, "False", Reason.RESET_IN_PROGRESS, "Offsets are being reset: the members keep their partitions, and read nothing until the offsets are set."),
         (_READY, "False", Reason.SCALED_TO_ZERO, "The workload has no replicas."),
         (_READY, "False", Reason.NO_MEMBERS, "The workload has replicas, and the group has no members yet."),
         (_READY, "False", Reason.NO_PARTITIONS, "The group has members, and its topics have no partitions: they do not exist."),
@@ -159,11 +168,20 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_STUCK, "True", Reason.PARTITIONS_STUCK, "Partitions have uncommitted records, and no progress for `monitoring.alerts.stuckSeconds`."),
         (_STUCK, "False", Reason.PARTITIONS_PROGRESS, "Every partition has an owner that makes progress, or has nothing to do."),
         (_STUCK, "False", Reason.SUSPENDED, "`suspend` is true: no progress is expected."),
+        (_STUCK, "False", Reason.RESET_IN_PROGRESS, "Offsets are being reset: no progress is expected."),
         (_STUCK, "False", Reason.SCALED_TO_ZERO, "The workload has no replicas: no progress is expected."),
         (_STUCK, "Unknown", Reason.PARTITIONS_UNOWNED, "Partitions are assigned to no member, and no owned one is stuck."),
         (_STUCK, "Unknown", Reason.PROGRESS_UNKNOWN, "The progress of at least one partition is not known, and no known one is stuck."),
         (_SCALING, "False", Reason.AUTOSCALING_DISABLED, "Rota does not scale the workload: `spec.replicas` or the workload's own number applies."),
         (_SCALING, "False", Reason.FOREIGN_AUTOSCALER, "A HorizontalPodAutoscaler scales the workload itself; let it scale the ConsumerGroup."),
         (_RESET, "False", Reason.NOT_REQUESTED, "`offsets.reset` is not set."),
+        (_RESET, "False", Reason.RESET_WAITING, "The reset has not begun; the message says what it waits for."),
+        (_RESET, "False", Reason.RESET_REJECTED, "The reset cannot be executed as it is specified; the message says why. Nothing has changed."),
+        (_RESET, "False", Reason.RESET_NOT_EXECUTED, "The reset was there when the ConsumerGroup was created. Set a new `requestId` to execute it."),
+        (_RESET, "False", Reason.DRY_RUN_COMPLETED, "The plan is in the ConfigMap that the message names. Set `dryRun: false` to execute it."),
+        (_RESET, "True", Reason.RESET_IN_PROGRESS, "The reset is executed; the message has its phase."),
+        (_RESET, "False", Reason.RESET_COMPLETED, "All offsets of the plan are set. The message names the ConfigMap with the plan that undoes the reset."),
+        (_RESET, "False", Reason.RESET_FAILED, "The reset ended before all offsets were set, and the members read again; the message says which ones, and what to do."),
+        (_RESET, "False", Reason.ALREADY_EXECUTED, "A reset with this `requestId` was executed before. Set a new one to reset again."),
     )
 )  # fmt: skip

@@ -11,10 +11,12 @@ from typing import Literal, NamedTuple
 from rota_operator.overview.description import UNKNOWN
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.group import KAFKA_COORDINATION
+from rota_operator.resets.machine import suspends
 from rota_operator.spec.conditions import ConditionType, Reason
 from rota_operator.spec.model import Alerts, ConsumerGroupSpec
 from rota_operator.spec.status import Condition
 from rota_operator.status.inputs import StatusInputs
+from rota_operator.status.offset_reset import reset_state
 from rota_operator.status.partitions import Judge, Judgement, listed
 from rota_operator.status.views import is_reporting, reported, subscribed
 
@@ -53,6 +55,11 @@ class Evidence:
     def is_suspended(self) -> bool:
         """True if members are to read nothing."""
         return self.spec is not None and self.spec.suspend
+
+    @property
+    def is_reset(self) -> bool:
+        """True if members are to read nothing because their offsets are being reset."""
+        return suspends(self.inputs.former.offset_reset)
 
     @property
     def is_scaled_to_zero(self) -> bool:
@@ -112,7 +119,7 @@ def _verdicts(evidence: Evidence) -> Iterator[tuple[ConditionType, Verdict]]:
     yield ConditionType.LAGGING, lagging(evidence)
     yield ConditionType.STUCK, stuck(evidence)
     yield ConditionType.SCALING_ACTIVE, scaling_active(evidence)
-    yield ConditionType.OFFSET_RESET, Verdict("False", Reason.NOT_REQUESTED)
+    yield ConditionType.OFFSET_RESET, offset_reset(evidence)
 
 
 def _message(evidence: Evidence, kind: ConditionType, message: str) -> str:
@@ -166,8 +173,17 @@ def _refusal(evidence: Evidence) -> Verdict | None:
         return Verdict("False", Reason.SETTINGS_REFUSED, f"{named}; the former settings stay in force there")
     if fenced := inputs.sidecars.fenced:
         return Verdict("False", Reason.INSTANCE_FENCED, ". ".join(fenced[pod] for pod in sorted(fenced)))
+    return _suspension(evidence)
+
+
+def _suspension(evidence: Evidence) -> Verdict | None:
+    """Return why the members read nothing."""
     if evidence.is_suspended:
         return Verdict("False", Reason.SUSPENDED, "spec.suspend is true")
+    if evidence.is_reset:
+        return Verdict(
+            "False", Reason.RESET_IN_PROGRESS, "offsets are being reset; the members resume afterwards"
+        )
     return None
 
 
@@ -286,6 +302,8 @@ def stuck(evidence: Evidence) -> Verdict:
     judgement = evidence.judgement
     if evidence.is_suspended:
         return Verdict("False", Reason.SUSPENDED)
+    if evidence.is_reset:
+        return Verdict("False", Reason.RESET_IN_PROGRESS)
     if judgement.stuck:
         return Verdict("True", Reason.PARTITIONS_STUCK, listed(judgement.stuck))
     if evidence.is_scaled_to_zero:
@@ -303,3 +321,11 @@ def scaling_active(evidence: Evidence) -> Verdict:
         if remark.reason == Reason.FOREIGN_AUTOSCALER:
             return Verdict("False", Reason.FOREIGN_AUTOSCALER, remark.message)
     return Verdict("False", Reason.AUTOSCALING_DISABLED)
+
+
+def offset_reset(evidence: Evidence) -> Verdict:
+    """Decide OffsetReset: True while a reset is executed."""
+    spec = evidence.spec
+    requested = None if spec is None else spec.offsets.reset
+    reason, message = reset_state(evidence.inputs.former.offset_reset, requested)
+    return Verdict("True" if reason is Reason.RESET_IN_PROGRESS else "False", reason, message)

@@ -5,8 +5,16 @@ from typing import Any
 
 from rota_operator.overview.view import EventKind, GroupView
 from rota_operator.reconcile.observed import Object
+from rota_operator.resets.machine import FirstSeen, step
 from rota_operator.spec.conditions import Phase, Reason
-from rota_operator.spec.status import Condition, ConsumerGroupStatus, Lag, LastRebalance, Placement
+from rota_operator.spec.status import (
+    Condition,
+    ConsumerGroupStatus,
+    Lag,
+    LastRebalance,
+    OffsetReset,
+    Placement,
+)
 from rota_operator.spec.validation import InvalidSpec, parse_model
 from rota_operator.status.conditions import Evidence, conditions_of, evidence_of
 from rota_operator.status.inputs import StatusInputs
@@ -46,6 +54,7 @@ def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
         rebalance=former.rebalance
         if inputs.group is None
         else _last_rebalance(inputs.group, former.rebalance),
+        offset_reset=_offset_reset(inputs),
         placements=() if group is None else tuple(_placements(group)),
         conditions=conditions,
     )
@@ -80,6 +89,7 @@ def _urgent(status: ConsumerGroupStatus) -> object:
         status.sidecar_image,
         status.selector,
         status.desired_replicas,
+        status.offset_reset,
     )
 
 
@@ -147,6 +157,14 @@ def _last_rebalance(group: GroupView, former: LastRebalance) -> LastRebalance:
             )
     # The operator has started since.
     return former
+
+
+def _offset_reset(inputs: StatusInputs) -> OffsetReset | None:
+    """Return the record of the reset, which `resets.machine` changes; here a reset is recorded that was there from the beginning."""
+    former, spec = inputs.former, inputs.spec
+    if former.observed_generation or spec is None or spec.offsets.reset is None:
+        return former.offset_reset
+    return step(former.offset_reset, FirstSeen(spec.offsets.reset))
 
 
 def _placements(group: GroupView) -> Iterator[Placement]:

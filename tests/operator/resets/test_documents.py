@@ -79,7 +79,7 @@ def edited(was: str, becomes: str) -> Mapping[str, str]:
         (changed(part="2/2"), "is part of another plan"),
     ],
 )
-def test_a_plan_that_was_edited_is_refused_with_its_place(data: Mapping[str, str] | None, said: str) -> None:
+def test_a_plan_that_was_edited_is_refused_with_its_line(data: Mapping[str, str] | None, said: str) -> None:
     with pytest.raises(ResetRefused, match=re.escape(said)) as refused:
         plan_in(NAME, [data], "shop.orders")
     assert NAME in str(refused.value)

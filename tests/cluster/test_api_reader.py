@@ -1,8 +1,6 @@
 """Reads of the API over one connection say what kubectl says, and outlive what happens to the connection."""
 
-import signal
 import socket
-import threading
 from contextlib import closing
 
 import pytest
@@ -10,12 +8,9 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.cluster.api import ApiReader
 from tests.support.cluster.kubectl import KubectlFailed
+from tests.support.interruption import interrupted
 
 pytestmark = pytest.mark.cluster
-
-
-class Interrupted(Exception):
-    """A test was interrupted, as by its time limit."""
 
 
 def test_each_name_of_a_kind_leads_to_it(cluster: Cluster) -> None:
@@ -49,20 +44,9 @@ def test_a_connection_that_was_closed_is_opened_again(cluster: Cluster) -> None:
 
 
 def test_a_read_that_is_interrupted_leaves_no_answer_to_the_next(cluster: Cluster) -> None:
-    def interrupt(number: int, frame: object) -> None:
-        raise Interrupted
-
-    main, before = threading.main_thread().ident, signal.signal(signal.SIGUSR1, interrupt)
-    assert main is not None
     with closing(ApiReader(cluster.kubeconfig)) as reader:
         reader.get("node/n1", "")
-        timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGUSR1))
-        timer.start()
-        try:
-            with pytest.raises(Interrupted):
-                # A watch, whose answer has no end.
-                reader._read("/api/v1/nodes?watch=1", "nodes")
-        finally:
-            signal.signal(signal.SIGUSR1, before)
-            timer.join()
+        with interrupted():
+            # A watch, whose answer has no end.
+            reader._read("/api/v1/nodes?watch=1", "nodes")
         assert reader.get("node/n1", "")["metadata"]["name"] == "n1"

@@ -1,8 +1,6 @@
 """kubectl reaches into pods: what people do first when something is wrong has to work in tests, too."""
 
 import re
-import signal
-import threading
 import urllib.request
 
 import pytest
@@ -11,6 +9,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.kubectl_server import COMMANDS_MAX
 from tests.support.cluster.manifests import container, pod
+from tests.support.interruption import interrupted
 
 pytestmark = pytest.mark.cluster
 
@@ -55,24 +54,9 @@ def test_a_refusal_is_raised_with_its_reason(cluster: Cluster) -> None:
         cluster.kubectl("get", "pod/nobody")
 
 
-class Interrupted(Exception):
-    """A test was interrupted, as by its time limit."""
-
-
 def test_a_command_that_is_interrupted_leaves_no_result_to_the_next(cluster: Cluster) -> None:
-    def interrupt(number: int, frame: object) -> None:
-        raise Interrupted
-
-    main, before = threading.main_thread().ident, signal.signal(signal.SIGUSR1, interrupt)
-    assert main is not None
-    timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGUSR1))
-    timer.start()
-    try:
-        with pytest.raises(Interrupted):
-            cluster.wait("node/n1", "condition=Nothing")
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        timer.join()
+    with interrupted():
+        cluster.wait("node/n1", "condition=Nothing")
     assert cluster.kubectl("get", "node/n1", "--output=name") == "node/n1\n"
 
 

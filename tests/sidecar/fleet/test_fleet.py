@@ -149,6 +149,19 @@ def test_suspended_it_stays_a_member_and_reads_nothing(
     run_story(tmp_path, coordinator, topic, story)
 
 
+def test_a_heartbeat_is_sent_when_it_is_ordered(tmp_path: Path, coordinator: Coordinator, topic: str) -> None:
+    name = f'rota_heartbeats_total{{group="{topic}",outcome="ok"}}'
+
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        before = sidecar.metrics()[name]
+        assert (await fleet.order(1, heartbeat=pb.Heartbeat())).error == ""
+        await asyncio.to_thread(sidecar.wait_until, lambda: sidecar.metrics()[name] == before + 1)
+
+    # None is due before the test ends.
+    times = ("--heartbeat-interval-ms=60000", "--session-timeout-ms=180000")
+    run_story(tmp_path, coordinator, topic, story, *times)
+
+
 def test_other_settings_are_taken_as_a_whole_or_not_at_all(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:

@@ -206,6 +206,11 @@ class GroupWatches(GroupStates, Coordinators):
             for each in report.partitions
         }
 
+    def is_on_kafka(self, key: Key) -> bool:
+        """Return whether Kafka's brokers coordinate a group."""
+        watch = self._watches.get(key)
+        return watch is not None and watch.coordinator is None
+
     def kafka_problem(self, key: Key) -> str:
         """Return why the operator cannot read the group's Kafka cluster itself; empty: it can, or there is none."""
         watch = self._watches.get(key)

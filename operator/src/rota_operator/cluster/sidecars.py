@@ -1,5 +1,5 @@
 """
-Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings, instances and queries. Made and served by `leading`.
+Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings, instances, queries and heartbeats to send. Made and served by `leading`.
 
 The identity of a sidecar is proved by its token and the API server: the token names the pod, the pod's label names the
 ConsumerGroup. A report counts for that group alone, whatever is in it.
@@ -15,6 +15,7 @@ from rota_operator.cluster.api import Api
 from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.fenced_instances import FencedInstances, FencedPorts
 from rota_operator.cluster.groups import GroupWatches
+from rota_operator.cluster.heartbeat_orders import HeartbeatOrders
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.instance_orders import InstanceOrders, InstancePorts
 from rota_operator.cluster.kinds import POD
@@ -87,6 +88,7 @@ class ClusterFleet(Sidecars):
                 environment.event_log.warning,
             ),
         )
+        self._heartbeats = HeartbeatOrders(self._server, environment.groups.is_on_kafka)
         self._rejections = RejectionLimit()
 
     @override
@@ -105,6 +107,7 @@ class ClusterFleet(Sidecars):
         yield self._offsets.run()
         yield self._instances.run()
         yield self.fenced.run()
+        yield self._heartbeats.run()
 
     @asynccontextmanager
     async def serve(self, config: ClusterConfig) -> AsyncIterator[str]:
@@ -140,6 +143,7 @@ class ClusterFleet(Sidecars):
         self.settings.reported(principal, report.settings_hash)
         self._instances.reported(principal, report.member)
         self.fenced.reported(principal, report.member)
+        self._heartbeats.reported(principal, report.member)
         self._environment.groups.add_report(key_of(principal), report)
 
     def _on_rejected(self, peer: str, reason: str) -> None:

@@ -120,10 +120,8 @@ class OrderExecutor:
         match order.WhichOneof("order"):
             case "configure":
                 self._configure(order.configure.settings)
-            case "suspend":
-                self._reconfiguring.suspend(suspended=True)
-            case "resume":
-                self._reconfiguring.suspend(suspended=False)
+            case "suspend" | "resume" as kind:
+                self._reconfiguring.suspend(suspended=kind == "suspend")
             case "drain":
                 await self._drain(order.drain)
             case "reset_offsets":
@@ -132,6 +130,8 @@ class OrderExecutor:
                 self._be_called(order.instance)
             case "query_offsets":
                 await self._query(order.query_offsets, answer)
+            case "heartbeat":
+                self._members.heartbeat_now()
             case _:
                 raise OrderError("unknown order: update the sidecar")
 

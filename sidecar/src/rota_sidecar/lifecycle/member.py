@@ -115,6 +115,10 @@ class MemberLifecycle:
         within_ms = self._config.process.leave_timeout_ms
         self.current.post(on.End(within_ms, f"renamed to {name}", leave_static=True))
 
+    def heartbeat_now(self) -> None:
+        """Send a heartbeat before it is due."""
+        self.current.post(on.HeartbeatRequested())
+
     def _remember_fencing(self) -> None:
         """Wait without the instance that the former process of this sidecar has lost to another one."""
         lost = "" if self._fenced_file is None else self._fenced_file.read()

@@ -211,6 +211,7 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
     "CallFailed, refused": lambda driven: on.CallFailed(last_call(driven), "not allowed", refused=True),
     "CallFailed, an abandoned call": lambda driven: on.CallFailed(0, "no answer"),
     "AssignmentComputed": assignment_computed,
+    "HeartbeatRequested": lambda _: on.HeartbeatRequested(),
     "RebalanceNoticed": lambda driven: on.RebalanceNoticed(MEMBER_ID, driven.generation),
     "CoordinatorLost": lambda driven: on.CoordinatorLost("it went away again"),
     "PartitionsReleased": partitions_released,

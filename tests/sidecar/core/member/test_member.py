@@ -155,6 +155,17 @@ def test_a_fenced_member_ends_and_never_comes_back_as_that_instance() -> None:
     assert "FENCED_INSTANCE_ID" in ended.reason
 
 
+def test_a_heartbeat_that_is_requested_is_sent_at_once_unless_one_is_under_way() -> None:
+    driven = Driven().join(0)
+    assert names(driven.step(on.HeartbeatRequested())) == ["Heartbeat"]
+    assert driven.step(on.HeartbeatRequested()) == []
+    driven.answer_heartbeat(pb.REBALANCE_IN_PROGRESS)
+    assert driven.state in ("Revoking", "Joining")
+    driven = Driven().join(0)
+    driven.step(on.CoordinatorLost("it went away"))
+    assert driven.step(on.HeartbeatRequested()) == []
+
+
 def test_a_lost_coordinator_is_found_again_and_nothing_is_given_up() -> None:
     driven = Driven().join(0)
     assert names(driven.step(on.CoordinatorLost("it went away"))) == ["Problem", "FindCoordinator"]

@@ -117,6 +117,7 @@ EVENTS: dict[str, Callable[[Play, Error, set[int]], on.Event]] = {
     "notice": lambda play, error, numbers: on.RebalanceNoticed(
         MEMBER_ID, play.driven.member.identity.generation
     ),
+    "hurry": lambda play, error, numbers: on.HeartbeatRequested(),
     "gone": lambda play, error, numbers: on.CoordinatorLost("it went away"),
     "topics": lambda play, error, numbers: on.TopicsDescribed({"orders": len(numbers), "other": 2}),
     "subscribe": lambda play, error, numbers: on.Subscribe(SUBSCRIPTIONS[len(numbers) % 2]),

@@ -401,6 +401,7 @@ class SidecarOrder(_message.Message):
     RESET_OFFSETS_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     QUERY_OFFSETS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     """Unique across restarts of the server: a sidecar answers a repeated id with its earlier answer."""
     @_builtins.property
@@ -417,6 +418,8 @@ class SidecarOrder(_message.Message):
     def instance(self) -> Global___Instance: ...
     @_builtins.property
     def query_offsets(self) -> Global___QueryOffsets: ...
+    @_builtins.property
+    def heartbeat(self) -> Global___Heartbeat: ...
     def __init__(
         self,
         *,
@@ -428,12 +431,13 @@ class SidecarOrder(_message.Message):
         reset_offsets: Global___ResetOffsets | None = ...,
         instance: Global___Instance | None = ...,
         query_offsets: Global___QueryOffsets | None = ...,
+        heartbeat: Global___Heartbeat | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 
@@ -595,6 +599,23 @@ class Instance(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Instance: _TypeAlias = Instance  # noqa: Y015
+
+@_typing.final
+class Heartbeat(_message.Message):
+    """Send a heartbeat now: another member joins or has left. Kafka says so only in the answer to a heartbeat."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
 class QueryOffsets(_message.Message):

@@ -106,6 +106,11 @@ class RebalanceNoticed:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatRequested:
+    """Request for a heartbeat now, whose answer says whether the group rebalances."""
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorLost:
     """End of the connection, or a notice that the coordinator hands the group over."""
 
@@ -156,6 +161,7 @@ Event = (
     | TopicsDescribed
     | RatesMeasured
     | RebalanceNoticed
+    | HeartbeatRequested
     | CoordinatorLost
     | PartitionsReleased
     | Tick

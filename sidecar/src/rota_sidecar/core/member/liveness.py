@@ -138,6 +138,12 @@ def send_heartbeat(core: Core) -> None:
     core.actions.append(do.SendRequest(call, request, core.config.heartbeat_timeout_ms))
 
 
+def heartbeat_now(core: Core) -> None:
+    """Send a heartbeat before it is due, unless one is under way."""
+    if _sends_heartbeats(core) and core.heartbeat_timer.call is None:
+        send_heartbeat(core)
+
+
 def on_heartbeat_response(core: Core, response: pb.HeartbeatResponse) -> None:
     """Handle the response to the heartbeat under way."""
     error = response.error_code

@@ -82,14 +82,14 @@ def _handle(core: Core, event: on.Event) -> None:
             _handle_command(core, event)
         case on.CoordinatorFound() | on.ResponseReceived() | on.CallFailed() | on.AssignmentComputed():
             _handle_outcome(core, event)
-        case on.Commit():
-            offsets.commit(core, event)
-        case on.Fetch():
-            offsets.fetch(core, event)
+        case on.Commit() | on.Fetch():
+            offsets.request(core, event)
         case on.TopicsDescribed() | on.RatesMeasured() | on.RebalanceNoticed() | on.CoordinatorLost():
             _handle_observation(core, event)
         case on.PartitionsReleased():
             rounds.finish_revocation(core, event.revocation, gracefully=True)
+        case on.HeartbeatRequested():
+            liveness.heartbeat_now(core)
         case on.Tick():
             liveness.tick(core)
         case _:

@@ -11,7 +11,15 @@ from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.core.member.reactions import Api, Error, Reaction, error_message
 
 
-def commit(core: Core, event: on.Commit) -> None:
+def request(core: Core, event: on.OffsetRequest) -> None:
+    """Handle a request of the deliveries."""
+    if isinstance(event, on.Commit):
+        _commit(core, event)
+    else:
+        _fetch(core, event)
+
+
+def _commit(core: Core, event: on.Commit) -> None:
     """Send a commit; offsets of tenures that have ended are refused with ILLEGAL_GENERATION."""
     refusal = _commit_error(core)
     mine, late = core.owned.split(event.offsets)
@@ -44,7 +52,7 @@ def _commit_error(core: Core) -> Error:
             return pb.UNKNOWN_MEMBER_ID
 
 
-def fetch(core: Core, event: on.Fetch) -> None:
+def _fetch(core: Core, event: on.Fetch) -> None:
     """Fetch committed offsets; that needs a coordinator, and no generation."""
     if core.offset_calls.are_too_many:
         core.actions.append(do.Fetched(event.request, pb.COORDINATOR_LOAD_IN_PROGRESS))

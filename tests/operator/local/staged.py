@@ -7,7 +7,7 @@ from pathlib import Path
 from rota_operator.local.dashboard_state import DashboardState
 from rota_operator.local.page import Page, serve_page
 from rota_operator.overview.assignment import Partition
-from rota_operator.overview.description import PREPARING, STABLE, DescribedMember, Description
+from rota_operator.overview.description import EMPTY, PREPARING, STABLE, DescribedMember, Description
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import WorkloadView
@@ -54,6 +54,10 @@ class Stage:
         """The coordinator describes a group that rebalances."""
         self._describe(group, PREPARING, generation, dict.fromkeys(members, ()), reason)
 
+    def empty(self, group: str) -> None:
+        """The coordinator describes a group without members."""
+        self._describe(group, EMPTY, 1, {}, "")
+
     def _describe(self, group: str, state: str, generation: int, assignment: Assignment, reason: str) -> None:
         members = [
             DescribedMember(
@@ -83,4 +87,4 @@ async def browsing_stage(folder: Path, stage: Stage, fragment: str = "") -> Asyn
     ):
         await tab.until("document.querySelector('[data-group]') !== null", WITHIN_S)
         yield tab
-        assert tab.errors == []
+        assert tab.errors == [], tab.errors

@@ -13,6 +13,7 @@ from rota_operator.local import page as pages
 from rota_operator.local.dashboard_state import DashboardState
 from rota_operator.local.page import BODY_BYTES_MAX, EVENT_STREAMS_MAX, Page, serve_page
 from rota_operator.overview.assignment import Partition
+from rota_operator.overview.description import STABLE, DescribedMember, Description
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind, WorkloadView
@@ -283,17 +284,20 @@ def test_an_event_has_what_was_recorded_since_the_one_before() -> None:
     async def story(client: PageClient) -> None:
         async with client.browser.get(f"http://{client.address}/api/events") as stream:
             (first,) = (await next_event(stream))["recorded"]
-            assert first == {"group_id": "orders", "is_complete": True, "samples": []}
+            nothing = {"group_id": "orders", "samples": [], "changes": [], "signs": {}}
+            assert first == {**nothing, "is_complete": True}
             partition = Partition("orders", 0)
             client.dashboard.update_offsets("orders", {partition: PartitionOffsets(90, 0, 120, 500)})
-            client.dashboard.record_all()
+            member = DescribedMember("a-id", "a", frozenset([partition]))
+            client.dashboard.update_description(Description("orders", STABLE, 1, "range", [member]))
             while not (sent := (await next_event(stream))["recorded"][0])["samples"]:
                 pass
             values = [30, 0.5, None, None]
             sample = {"at_ms": 1_000, "group": values, "names": ["orders-0"], "partitions": [values]}
             assert sent["samples"] == [sample]
+            assert sent["changes"] == [{"at_ms": 1_000, "owners": {"orders-0": "a"}}]
             client.dashboard.notify()
             (after,) = (await next_event(stream))["recorded"]
-            assert after == {"group_id": "orders", "is_complete": False, "samples": []}
+            assert after == {**nothing, "is_complete": False, "signs": {"a": 0}}
 
     play(story)

@@ -15,12 +15,17 @@ pytestmark = pytest.mark.process
 # Of the table of members: name, state and number of partitions of each row.
 MEMBERS = """
 [...document.querySelectorAll("[data-group] table")[0].querySelectorAll("tbody tr")].map(
-  (row) => row.cells[0].innerText + " " + row.cells[1].innerText + " " + row.cells[2].querySelectorAll(".chip").length)
+  (row) => row.cells[0].querySelector(".signed span").innerText + " " + row.cells[1].innerText + " " + row.cells[2].querySelectorAll(".chip").length)
 """
-MOMENTS = '[...document.querySelectorAll("ol li")].map((item) => item.dataset.kind + ": " + item.lastChild.innerText)'
+MOMENTS = '[...document.querySelectorAll("ol.events li")].map((item) => item.dataset.kind + ": " + item.lastChild.innerText)'
 PARTITIONS = """
 [...document.querySelectorAll("[data-group] table")[1].querySelectorAll("tbody tr")].map(
   (row) => [...row.cells].map((cell) => cell.innerText))
+"""
+# Of the timeline: partitions, members of the legend and causes of rebalances.
+TIMELINE = """
+[document.querySelectorAll('.lane').length, [...document.querySelectorAll('.members-legend .signed span')].map((name) => name.innerText),
+ [...document.querySelectorAll('.causes li')].filter((cause) => cause.textContent.includes('orders-2 left: SIGTERM')).length]
 """
 REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: SIGTERM, paused ")
 FEWER = "document.querySelector('[aria-label=\"remove a replica of orders\"]')"
@@ -46,6 +51,8 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     events = await tab.evaluate(MOMENTS)
     assert "scale: orders scaled from 3 to 2 replicas" in events
     assert any(map(REBALANCED.match, events)), events
+    names = [f"orders-{number}" for number in range(3)]
+    assert await tab.evaluate(TIMELINE) == [6, names, 1]
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not await tab.evaluate(wide), "it has to be moved sideways"
     assert tab.errors == []

@@ -75,7 +75,9 @@ class DashboardState:
 
     def update_description(self, found: Description) -> None:
         """Replace the engine's description of a group."""
-        self._overview.update_description(found, self._wall_ms())
+        now_ms = self._wall_ms()
+        self._overview.update_description(found, now_ms)
+        self._record(found.group_id, now_ms)
         self.notify()
 
     def update_offsets(self, group_id: str, found: Mapping[Partition, PartitionOffsets]) -> None:
@@ -90,6 +92,7 @@ class DashboardState:
     def coordinator_lost(self, group_id: str) -> None:
         """Discard the description of a group whose coordinator does not answer."""
         self._overview.coordinator_lost(group_id)
+        self._record(group_id, self._wall_ms())
         self.notify()
 
     def record_event(self, group_id: str | None, kind: EventKind, message: str) -> None:

@@ -42,7 +42,7 @@ FILES = {
     "/page.css": ("page.css", "text/css"),
     **{
         f"/{name}.js": (f"{name}.js", "text/javascript")
-        for name in ("page", "charts", "elements", "format", "recorded")
+        for name in ("page", "charts", "elements", "format", "ownership", "recorded", "signs")
     },
 }
 # The page's own files and requests to its own origin are allowed, and nothing else: no scripts or styles in its text.

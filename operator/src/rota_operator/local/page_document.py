@@ -27,6 +27,8 @@ def _delta(delta: RecordingDelta) -> Mapping[str, Any]:
         "group_id": delta.group_id,
         "is_complete": delta.is_complete,
         "samples": list(_samples(delta.samples)),
+        "changes": [{"at_ms": each.at_ms, "owners": each.owners} for each in delta.changes],
+        "signs": delta.signs,
     }
 
 

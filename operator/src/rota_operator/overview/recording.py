@@ -4,17 +4,20 @@ Recording of one group over the last 15 minutes, and what a reader of it has not
 `DashboardState` records each group's view about once a second; the page sends each browser everything once, then what is new.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rota_operator.overview.ownership import MemberSigns, OwnerChange, Ownership
 from rota_operator.overview.samples import Sample, Samples
 from rota_operator.overview.view import GroupView
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last sample that a reader has."""
+    """Numbers of the last sample and the last change of owners that a reader has; None: it has none."""
 
     sample: int | None = None
+    change: int | None = None
 
 
 START = Cursor()
@@ -29,6 +32,9 @@ class RecordingDelta:
     is_complete: bool
     # Oldest first.
     samples: tuple[Sample, ...]
+    changes: tuple[OwnerChange, ...]
+    # Numbers of all members of the window, by name; members over the bound have none.
+    signs: Mapping[str, int]
     # The reader passes this one next.
     cursor: Cursor
 
@@ -39,17 +45,27 @@ class GroupRecording:
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self._samples = Samples()
+        self._ownership = Ownership()
+        self._signs = MemberSigns()
 
     def record(self, view: GroupView, at_ms: int) -> None:
         """Record the group's state at `at_ms`."""
         self._samples.add(view, at_ms)
+        self._ownership.record(view, at_ms)
+        self._signs.update([*(each.name for each in view.members), *sorted(self._ownership.members)])
 
     def since(self, cursor: Cursor) -> RecordingDelta:
         """Return what was recorded after the cursor; everything after START."""
         samples = tuple(self._samples.since(cursor.sample))
+        changes = tuple(self._ownership.since(cursor.change))
         return RecordingDelta(
             group_id=self._group_id,
             is_complete=cursor == START,
             samples=samples,
-            cursor=Cursor(samples[-1].number if samples else cursor.sample),
+            changes=changes,
+            signs=self._signs.numbers,
+            cursor=Cursor(
+                samples[-1].number if samples else cursor.sample,
+                changes[-1].number if changes else cursor.change,
+            ),
         )

@@ -3,12 +3,20 @@
 import { chart, sparkline } from "./charts.js";
 import { element, patch } from "./elements.js";
 import { UNKNOWN, clock, count, rate, seconds } from "./format.js";
+import { numberedRebalances, rebalanceText, timeline } from "./ownership.js";
 import { Recorded, VALUES } from "./recorded.js";
+import { showPatterns, signed } from "./signs.js";
 
-// The last event, and by group id what was recorded and the partition whose charts are shown (null: all).
+// The last event, and by group id its recording and the partition whose charts are shown (null: all).
 let view = null;
 const recorded = new Map();
 const chosen = new Map();
+// Groups whose owners are shown as text, and the width of timelines in pixels.
+const withText = new Set();
+const WIDTH_MIN = 100;
+let timelineWidth = WIDTH_MIN;
+
+const historyOf = (group) => recorded.get(group.group_id) || new Recorded();
 
 function stateClass(state) {
   if (state === "Stable" || state === "Running") return "good";
@@ -58,12 +66,12 @@ function restartsByReplica(workloads) {
   return new Map(workloads.flatMap((workload) => workload.replicas.map((replica) => [replica.name, replica.restarts])));
 }
 
-function members(group, workloads) {
+function members(group, workloads, history) {
   const heads = [["member"], ["state"], ["partitions"], ["in flight", "number"], ["processed", "number"], ["rate", "number"], ["restarts", "number"]];
   const restarts = restartsByReplica(workloads);
   return table(heads, group.members.map((member) => [
     member.name,
-    element("span", { title: member.last_error || "" }, member.name),
+    element("span", { title: member.last_error || "" }, signed(member.name, history.signs)),
     badge(member.draining ? "Draining" : member.suspended ? "Suspended" : member.state),
     chips(member.partitions),
     count(member.in_flight), count(member.records_done), rate(member.done_rate),
@@ -106,13 +114,19 @@ function partitions(group, history) {
     const name = each.topic + "-" + each.partition;
     return [
       name, name,
-      each.owner === null ? element("span", { class: "state bad" }, "unowned") : each.owner,
+      owner(each.owner, group, history),
       count(each.committed), count(each.end), count(each.lag_records), recordedNames.has(name) ? lagLine(name, history) : "",
       seconds(each.lag_seconds), rate(each.arrival_rate),
     ];
   });
   const more = group.partitions_left_out;
   return element("div", {}, table(heads, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
+}
+
+// While the group's state is unknown, so is the owner of a partition that has none.
+function owner(name, group, history) {
+  if (name !== null) return signed(name, history.signs);
+  return group.state === "Unknown" ? UNKNOWN : element("span", { class: "state bad" }, "unowned");
 }
 
 // Drawn once for each sample, not for each event.
@@ -124,24 +138,33 @@ function lagLine(name, history) {
   return drawn.get(name);
 }
 
-function details(moment) {
-  if (moment.kind !== "rebalance") return moment.message;
-  const pause = moment.pause_ms === null ? "" : ", paused " + count(moment.pause_ms) + " ms";
-  const what = moment.generation === null ? "rebalance" : "generation " + moment.generation;
-  return what + ": " + moment.message + pause + ", " + count(moment.moved) + " partitions moved";
+function ownership(group, history) {
+  const id = group.group_id;
+  const onText = (event) => {
+    if (event.target.open) withText.add(id);
+    else withText.delete(id);
+    render();
+  };
+  return timeline(group, history, view.at_ms, timelineWidth, withText.has(id), onText);
 }
 
 function events(group) {
   if (!group.history.length) return element("p", { class: "soft" }, "no events yet");
-  return element("ol", { class: "events" }, group.history.map((moment) => element("li", { "data-kind": moment.kind },
-    element("time", {}, clock(moment.at_ms)),
-    element("span", {}, element("span", { class: "state" + (moment.kind === "rebalance" ? " busy" : "") }, moment.kind)),
-    element("span", {}, details(moment)))));
+  const numbers = new Map(numberedRebalances(group).map((event) => [event.at_ms, event.number]));
+  return element("ol", { class: "events" }, group.history.map((event) => element("li", { "data-kind": event.kind },
+    element("time", {}, clock(event.at_ms)),
+    element("span", {}, kindBadge(event, numbers.get(event.at_ms))),
+    element("span", {}, event.kind === "rebalance" ? rebalanceText(event) : event.message))));
+}
+
+function kindBadge(event, number) {
+  if (event.kind !== "rebalance") return element("span", { class: "state" }, event.kind);
+  return element("span", { class: "state busy" }, "rebalance " + number);
 }
 
 function groupSection(group, workloads) {
   const own = workloads.filter((workload) => workload.group_id === group.group_id);
-  const history = recorded.get(group.group_id) || new Recorded();
+  const history = historyOf(group);
   return element("section", { "data-group": group.group_id, key: "group " + group.group_id },
     element("div", { class: "title" }, element("h2", {}, group.group_id), badge(group.state),
       element("span", { class: "soft" }, "generation " + count(group.generation) + (group.strategy ? ", " + group.strategy : "")),
@@ -152,7 +175,8 @@ function groupSection(group, workloads) {
       ["unowned", count(group.unowned)], ["rebalances", count(group.rebalances)],
     ]),
     charts(group, history),
-    element("h3", {}, "Members"), members(group, workloads), problems(group),
+    element("h3", {}, "Owners, last 15 minutes"), ownership(group, history),
+    element("h3", {}, "Members"), members(group, workloads, history), problems(group),
     element("h3", {}, "Partitions"), partitions(group, history),
     element("h3", {}, "Events"), events(group));
 }
@@ -180,6 +204,16 @@ export function receive(event) {
 export function render() {
   if (view === null) return;
   document.getElementById("coordinator").textContent = view.coordinator;
+  showPatterns(view.groups.flatMap((group) => [...historyOf(group).signs.values()]));
+  show();
+  const lane = document.querySelector(".timeline .lanes");
+  const width = lane && Math.max(WIDTH_MIN, lane.parentNode.clientWidth - lane.offsetWidth);
+  if (lane === null || width === timelineWidth) return;
+  timelineWidth = width;
+  show();
+}
+
+function show() {
   const others = view.workloads.filter((workload) => workload.group_id === null);
   patch(document.getElementById("main"), [
     ...view.groups.map((group) => groupSection(group, view.workloads)), ...(others.length ? [otherSection(others)] : []),
@@ -208,4 +242,5 @@ function follow() {
   };
 }
 
+addEventListener("resize", render);
 follow();

@@ -27,13 +27,13 @@ class Group:
         self.orders.reported(principal, pb.MemberReport(state=state))
 
     def send(self) -> list[str]:
-        """Return who got an order now."""
+        """Return the names of the sidecars that got an order now."""
         self.fleet.sent.clear()
         asyncio.run(self.orders.send())
         return sorted(self.fleet.sent)
 
 
-def test_who_joins_hastens_all_who_are_in_a_generation() -> None:
+def test_a_join_hastens_all_members_of_a_generation() -> None:
     group = Group()
     group.report(C, JOINING)
     assert group.send() == ["a", "b"]
@@ -43,7 +43,7 @@ def test_who_joins_hastens_all_who_are_in_a_generation() -> None:
     assert group.send() == []
 
 
-def test_who_leaves_hastens_the_others() -> None:
+def test_a_departure_hastens_the_others() -> None:
     group = Group()
     group.report(B, REVOKING)
     assert group.send() == []
@@ -53,14 +53,14 @@ def test_who_leaves_hastens_the_others() -> None:
     assert group.send() == []
 
 
-def test_who_joins_again_hastens_those_who_do_not_know_it_yet() -> None:
+def test_a_member_that_joins_again_gets_no_order() -> None:
     group = Group()
     group.report(C, JOINING)
     group.report(A, JOINING)
     assert group.send() == ["b"]
 
 
-def test_members_of_rotas_coordinator_are_told_by_it() -> None:
+def test_members_at_rotas_coordinator_get_no_order() -> None:
     group = Group(on_kafka=False)
     group.report(C, JOINING)
     assert group.send() == []

@@ -2,7 +2,11 @@
 
 import typer
 
+from rota_cli.commands.kubectl.doctor import doctor
+from rota_cli.commands.kubectl.explain import explain_command
 from rota_cli.commands.kubectl.groups import groups
+from rota_cli.commands.kubectl.upgrade import upgrade
+from rota_cli.commands.kubectl.watch import watch
 from rota_cli.commands.parts import version
 
 kubectl_program = typer.Typer(
@@ -10,11 +14,17 @@ kubectl_program = typer.Typer(
     help="Consumer groups of Rota in a Kubernetes cluster, through its API server alone.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Shells complete programs, and this one is a plugin of another.
+    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+groups.command("explain")(explain_command)
+groups.command()(watch)
+groups.command()(upgrade)
 kubectl_program.add_typer(groups, name="groups")
-kubectl_program.command()(version)
+for command in (doctor, version):
+    kubectl_program.command()(command)
 
 
 @kubectl_program.callback()

@@ -5,7 +5,7 @@ problem.
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import typer
 
@@ -34,8 +34,13 @@ OTHERS_MAY_READ = 0o077
 @with_flags
 def doctor(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABLE) -> None:
     """Check the connection, the coordinator, topics and groups, and print how to fix what is wrong."""
+    report_checks(run_checks(flags.connection(), open_cluster), output)
+
+
+def report_checks(checks: Iterable[Check], output: OutputFormat) -> None:
+    """Print each check as it is done, and exit with the code of the first that failed."""
     found: list[Check] = []
-    for check in run_checks(flags.connection(), open_cluster):
+    for check in checks:
         found.append(check)
         if output is OutputFormat.TABLE:
             print_out(f"{check.status:<8}  {check.name:<12} {check.message}")

@@ -1,5 +1,7 @@
 """`rota groups explain`: the reasons for a group's state and assignment."""
 
+from collections.abc import Sequence
+
 from rota_cli.clusters.connection import Connection
 from rota_cli.clusters.local_runner import find_local_runner
 from rota_cli.commands.connection_flags import ConnectionFlags
@@ -25,6 +27,11 @@ def explain_command(
         remarks = explain(snapshot.group, topics, snapshot.reason, cluster.groups.rebalance_reason_hint)
         remarks += [Remark("reading", says) for says in find_stalled(cluster, snapshot.group, topics)]
     remarks += _reported(flags.connection(), group)
+    print_remarks(remarks, output)
+
+
+def print_remarks(remarks: Sequence[Remark], output: OutputFormat) -> None:
+    """Print an explanation."""
     if output is OutputFormat.TABLE:
         for remark in remarks:
             print_out(f"{remark.about + ':':<12} {remark.message}")

@@ -57,7 +57,7 @@ class Follower:
             except NotReachable as error:
                 if str(error) != self._warned:
                     self._warned = str(error)
-                    self._warn(f"{error}; trying again")
+                    self._warn(f"the watch is interrupted, and goes on by itself: {error}")
             if self._failures:
                 longest_s = min(2.0 ** (self._failures - 1), BACKOFF_S_MAX)
                 self._wait_s(longest_s * random.uniform(0.5, 1))

@@ -86,16 +86,13 @@ class ConsumerGroup:
         """True if the members are static."""
         return bool((self.spec.get("membership") or {}).get("static"))
 
-    @property
-    def servers(self) -> str:
-        """Return the addresses of the spec, as `--bootstrap-servers` takes them."""
+    def rota_command(self, command: str) -> str:
+        """Return the command of `rota groups` that asks the group's servers themselves."""
         first, *rest = [str(each) for each in self.spec.get("bootstrapServers") or ("",)]
-        return ",".join((first, *(each.removeprefix(ROTA_SCHEME) for each in rest)))
-
-    @property
-    def image_asked(self) -> str | None:
-        """Return the sidecar image of the spec; None: the operator chooses it."""
-        return (self.spec.get("sidecar") or {}).get("image") or None
+        servers = ",".join((first, *(each.removeprefix(ROTA_SCHEME) for each in rest)))
+        said = f"rota groups {command} {self.group_id or 'GROUP'} --bootstrap-servers {servers}"
+        coordinator = self.spec.get("coordinatorAddress")
+        return f"{said} --coordinator-address {coordinator}" if coordinator else said
 
     def condition(self, kind: str) -> Condition | None:
         """Return a condition of the status."""

@@ -83,15 +83,9 @@ def offsets(flags: ApiFlags, name: ResourceName, output: OutputOption = OutputFo
     """Say where committed offsets by partition are found: the status of a ConsumerGroup does not hold them."""
     group = _read(flags, name)
     raise Failure(
-        f"the status of {group.full_name} holds no committed offsets by partition: run "
-        f"`rota groups offsets {group.group_id or 'GROUP'} --bootstrap-servers {group.servers}`"
-        f"{_coordinator_flag(group)} where these servers can be reached"
+        f"the status of {group.full_name} holds no committed offsets by partition: run `{group.rota_command('offsets')}` "
+        "where these servers can be reached"
     )
-
-
-def _coordinator_flag(group: ConsumerGroup) -> str:
-    address = group.spec.get("coordinatorAddress")
-    return f" with `--coordinator-address {address}`" if address else ""
 
 
 def _read(flags: ApiFlags, name: str) -> ConsumerGroup:

@@ -11,6 +11,7 @@ from rota_operator.overview.description import EMPTY, PREPARING, STABLE, Describ
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import WorkloadView
+from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.support.chromium import Tab, browsing
 from tests.support.processes import free_port
 
@@ -57,6 +58,15 @@ class Stage:
     def empty(self, group: str) -> None:
         """The coordinator describes a group without members."""
         self._describe(group, EMPTY, 1, {}, "")
+
+    def report(self, group: str, member: pb.MemberReport, sidecar: str, numbers: Sequence[int]) -> None:
+        """A sidecar reports its member, and two records a second that arrive in each of its partitions."""
+        partitions = [
+            pb.PartitionReport(topic=TOPIC, partition=number, arrival_rate=2, in_flight=1)
+            for number in numbers
+        ]
+        report = pb.SidecarReport(group_id=group, sidecar=sidecar, member=member, partitions=partitions)
+        self.dashboard.add_report(report)
 
     def _describe(self, group: str, state: str, generation: int, assignment: Assignment, reason: str) -> None:
         members = [

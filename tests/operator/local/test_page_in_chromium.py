@@ -25,9 +25,9 @@ PARTITIONS = """
 # Of the timeline: partitions, members of the legend and causes of rebalances.
 TIMELINE = """
 [document.querySelectorAll('.lane').length, [...document.querySelectorAll('.members-legend .signed span')].map((name) => name.innerText),
- [...document.querySelectorAll('.causes li')].filter((cause) => cause.textContent.includes('orders-2 left: SIGTERM')).length]
+ [...document.querySelectorAll('.causes li')].filter((cause) => cause.textContent.includes('orders-2 left: ')).length]
 """
-REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: SIGTERM, paused ")
+REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: .+, paused ")
 FEWER = "document.querySelector('[aria-label=\"remove a replica of orders\"]')"
 
 

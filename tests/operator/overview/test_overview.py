@@ -428,3 +428,25 @@ def test_an_assignment_that_cannot_be_read_hides_no_other(world: OverviewUnderTe
     group = admin.DescribedGroup(group_id=GROUP, state=STABLE, generation_id=1, members=members)
     world.overview.update_description(description_of(admin.WatchGroupResponse(group=group)), world.now_ms)
     assert world.partition(0).owner == "orders-0"
+
+
+def test_members_have_client_id_host_and_dead_letters(world: OverviewUnderTest) -> None:
+    members = [
+        DescribedMember("a-id", "orders-0", host="10.0.0.7"),
+        DescribedMember("b-id", "console"),
+        DescribedMember("c-id", "console", host="10.0.0.8"),
+    ]
+    world.overview.update_description(Description(GROUP, "Stable", 1, "range", members), world.now_ms)
+    member = pb.MemberReport(state=pb.MEMBER_STATE_STABLE, generation_id=1, dead_letters=3)
+    world.overview.add_report(
+        pb.SidecarReport(group_id=GROUP, sidecar="orders-0", member=member), world.now_ms
+    )
+    world.report("orders-1")
+    found = {each.name: (each.client_id, each.host, each.dead_letters) for each in world.group.members}
+    assert found == {
+        "orders-0": ("orders-0", "10.0.0.7", 3),
+        # Not described; and a sidecar that reports no dead letters is older than that field.
+        "orders-1": ("orders-1", None, None),
+        "console": ("console", None, None),
+        "console (c-id)": ("console", "10.0.0.8", None),
+    }

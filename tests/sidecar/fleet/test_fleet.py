@@ -44,6 +44,8 @@ def test_reports_have_the_state_of_member_and_partitions(
         assert report.member.state == pb.MEMBER_STATE_STABLE
         assert report.member.member_id
         assert report.member.generation_id == 1
+        assert report.member.HasField("dead_letters")
+        assert report.member.dead_letters == 0
         assert report.member.busy_seconds > 0
         assert not report.member.suspended
         assert not report.partitions[0].HasField("first_unresolved_timestamp_ms")

@@ -55,6 +55,8 @@ class DescribedGroup:
     strategy: str = ""
     # By member name.
     member_ids: Mapping[str, str] = field(default_factory=dict)
+    # By member name; empty where only sidecars describe the group.
+    members: Mapping[str, DescribedMember] = field(default_factory=dict)
     # Owners in the last generation that was stable.
     owners: Mapping[Partition, str] = field(default_factory=dict)
 

@@ -87,7 +87,10 @@ class GroupState:
         else:
             self.history.rebalance_started(at_ms, reason)
         self._seen |= owners.keys()
-        self._described = DescribedGroup(found.state, found.generation, found.strategy, member_ids, owners)
+        members = {names[each.member_id]: each for each in found.members}
+        self._described = DescribedGroup(
+            found.state, found.generation, found.strategy, member_ids, members, owners
+        )
 
     def update_offsets(self, found: Mapping[Partition, PartitionOffsets], now_ms: int) -> OffsetChange:
         """Replace the engine's offsets of all partitions of the group; partitions that are not in it are forgotten."""
@@ -250,10 +253,13 @@ class GroupState:
         reporter = self._reporters.get(name)
         report = None if reporter is None else reporter.known(now_ms)
         member_id = described.member_ids.get(name)
+        known = described.members.get(name)
+        client_id, host = (None, None) if known is None else (known.client_id, known.host or None)
         if reporter is None or report is None:
             # One that has reported before is a sidecar too.
             is_sidecar = is_replica or reporter is not None
-            return MemberView(name, member_id, UNKNOWN if is_sidecar else OTHER_CLIENT, None, held)
+            state = UNKNOWN if is_sidecar else OTHER_CLIENT
+            return MemberView(name, member_id, state, None, held, client_id=client_id, host=host)
         member = report.member
         return MemberView(
             name=name,
@@ -268,6 +274,9 @@ class GroupState:
             draining=member.draining,
             last_error=member.last_error,
             problems=problems_of(report),
+            client_id=report.sidecar if client_id is None else client_id,
+            host=host,
+            dead_letters=member.dead_letters if member.HasField("dead_letters") else None,
         )
 
     def _partitions(self, owners: Mapping[Partition, str], now_ms: int) -> list[PartitionView]:

@@ -80,6 +80,11 @@ class MemberView:
     last_error: str = ""
     # Reasons why the member, or one of its partitions, is not consumed now: one line each.
     problems: tuple[str, ...] = ()
+    # Client id and host as the engine reports them; a sidecar's client id is the name of its pod or replica.
+    client_id: str | None = None
+    host: str | None = None
+    # Records that became dead letters since the sidecar started.
+    dead_letters: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class ReportBuilder:
             incarnation=identity.incarnation,
             busy_seconds=counters.in_flight.busy_s(self._driver.now_ms()),
             records_done=counters.records_done,
+            dead_letters=counters.dead_letters,
             last_revoke_seconds=counters.last_revoke_s,
             suspended=self._driver.config.suspended,
             last_error=counters.last_problem,

@@ -155,6 +155,13 @@ class Counters(Observer):
         """Number of records with a final verdict."""
         return sum(count for (_, verdict), count in self.records.items() if verdict not in (RETRY, REFUSED))
 
+    @property
+    def dead_letters(self) -> int:
+        """Number of records that became dead letters."""
+        return sum(
+            count for (_, verdict), count in self.records.items() if verdict == Verdict.DEAD_LETTER.value
+        )
+
     def _begin_records(self, topics: Iterable[str]) -> None:
         """Begin the series of the verdicts on a topic's records at 0, so that the first dead letter is an increase."""
         for topic in topics:

@@ -7,6 +7,7 @@ import { numberedRebalances, rebalanceText, timeline } from "./ownership.js";
 import { Recorded, VALUES } from "./recorded.js";
 import { showPatterns, signed } from "./signs.js";
 
+const CHIPS_MAX = 24;
 // The last event, and by group id its recording and the partition whose charts are shown (null: all).
 let view = null;
 const recorded = new Map();
@@ -25,15 +26,20 @@ function stateClass(state) {
 }
 const badge = (state) => element("span", { class: "state " + stateClass(state) }, state);
 
-function table(heads, rows) {
+// Rows begin with their key. In a narrow window each row is a block, and cells show the heads of their columns themselves.
+function table(name, heads, rows) {
   const head = heads.map(([text, kind]) => element("th", { class: kind || "", scope: "col" }, text));
-  const body = rows.map(([key, ...cells]) => element("tr", { key }, cells.map((cell, at) => element("td", { class: heads[at][1] || "" }, cell))));
-  return element("div", { class: "wide" }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)));
+  const body = rows.map(([key, ...cells]) => element("tr", { key }, cells.map((cell, at) =>
+    element("td", { class: heads[at][1] || "", "data-head": heads[at][0] }, cell))));
+  return element("div", { class: "rows", tabindex: 0, role: "group", "aria-label": name },
+    element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)));
 }
 
 function chips(names) {
   if (!names.length) return element("span", { class: "soft" }, "none");
-  return element("span", {}, names.map((name) => element("span", { class: "chip" }, name)));
+  const more = names.length - CHIPS_MAX;
+  return element("span", {}, names.slice(0, CHIPS_MAX).map((name) => element("span", { class: "chip" }, name)),
+    more > 0 ? element("span", { class: "soft" }, "and " + count(more) + " more") : null);
 }
 
 function numbers(pairs) {
@@ -67,22 +73,33 @@ function restartsByReplica(workloads) {
 }
 
 function members(group, workloads, history) {
-  const heads = [["member"], ["state"], ["partitions"], ["in flight", "number"], ["processed", "number"], ["rate", "number"], ["restarts", "number"]];
+  const heads = [
+    ["member"], ["state"], ["partitions"], ["client id"], ["host"], ["in flight", "number"], ["processed", "number"],
+    ["dead letters", "number"], ["rate", "number"], ["restarts", "number"],
+  ];
   const restarts = restartsByReplica(workloads);
-  return table(heads, group.members.map((member) => [
+  return table("members of " + group.group_id, heads, group.members.map((member) => [
     member.name,
     element("span", { title: member.last_error || "" }, signed(member.name, history.signs)),
     badge(member.draining ? "Draining" : member.suspended ? "Suspended" : member.state),
     chips(member.partitions),
-    count(member.in_flight), count(member.records_done), rate(member.done_rate),
+    member.client_id || UNKNOWN, member.host || UNKNOWN,
+    count(member.in_flight), count(member.records_done), deadLetters(member.dead_letters), rate(member.done_rate),
     restarts.has(member.name) ? count(restarts.get(member.name)) : UNKNOWN,
   ]));
+}
+
+// Of a member, or of all: unknown while it is unknown of one.
+const deadLetters = (value) => (value ? element("span", { class: "state bad" }, count(value)) : count(value));
+function deadLettersOf(members) {
+  const known = members.map((member) => member.dead_letters);
+  return known.length && !known.includes(null) ? known.reduce((sum, value) => sum + value, 0) : null;
 }
 
 function problems(group) {
   const found = group.members.flatMap((member) => member.problems.map((problem) =>
     element("li", {}, element("span", { class: "state bad" }, member.name), " " + problem)));
-  return found.length ? element("ul", {}, found) : null;
+  return found.length ? element("ul", { class: "problems" }, found) : null;
 }
 
 function charts(group, history) {
@@ -120,7 +137,7 @@ function partitions(group, history) {
     ];
   });
   const more = group.partitions_left_out;
-  return element("div", {}, table(heads, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
+  return element("div", {}, table("partitions of " + group.group_id, heads, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
 }
 
 // While the group's state is unknown, so is the owner of a partition that has none.
@@ -166,13 +183,13 @@ function groupSection(group, workloads) {
   const own = workloads.filter((workload) => workload.group_id === group.group_id);
   const history = historyOf(group);
   return element("section", { "data-group": group.group_id, key: "group " + group.group_id },
-    element("div", { class: "title" }, element("h2", {}, group.group_id), badge(group.state),
+    element("div", { class: "title" }, element("h2", {}, element("a", { href: linkTo(group.group_id) }, group.group_id)), badge(group.state),
       element("span", { class: "soft" }, "generation " + count(group.generation) + (group.strategy ? ", " + group.strategy : "")),
       own.map(scaling)),
     numbers([
       ["lag (uncommitted records)", count(group.lag_records)], ["lag time (age of the oldest)", seconds(group.lag_seconds)],
       ["arrival rate", rate(group.arrival_rate)], ["processing rate", rate(group.done_rate)], ["partitions", count(group.partitions.length + group.partitions_left_out)],
-      ["unowned", count(group.unowned)], ["rebalances", count(group.rebalances)],
+      ["unowned", count(group.unowned)], ["rebalances", count(group.rebalances)], ["dead letters", deadLetters(deadLettersOf(group.members))],
     ]),
     charts(group, history),
     element("h3", {}, "Owners, last 15 minutes"), ownership(group, history),
@@ -183,7 +200,7 @@ function groupSection(group, workloads) {
 
 function otherSection(workloads) {
   const heads = [["workload"], ["kind"], ["replicas"], ["restarts", "number"]];
-  return element("section", { key: "others" }, element("h2", {}, "Other workloads"), table(heads, workloads.map((workload) => [
+  return element("section", { key: "others" }, element("h2", {}, "Other workloads"), table("other workloads", heads, workloads.map((workload) => [
     workload.namespace + "/" + workload.name,
     workload.namespace + "/" + workload.name, workload.kind, scaling(workload), count(workload.restarts),
   ])));
@@ -214,10 +231,31 @@ export function render() {
 }
 
 function show() {
-  const others = view.workloads.filter((workload) => workload.group_id === null);
+  const linked = linkedGroup();
+  const isLinked = view.groups.some((group) => group.group_id === linked);
+  const groups = isLinked ? view.groups.filter((group) => group.group_id === linked) : view.groups;
+  const others = isLinked ? [] : view.workloads.filter((workload) => workload.group_id === null);
+  patch(document.getElementById("groups"), view.groups.length > 1 ? links(isLinked ? linked : "") : []);
   patch(document.getElementById("main"), [
-    ...view.groups.map((group) => groupSection(group, view.workloads)), ...(others.length ? [otherSection(others)] : []),
-  ]);
+    linked && !isLinked ? element("p", { key: "unknown", class: "state bad" }, "unknown group " + linked + "; all groups are shown") : null,
+    ...groups.map((group) => groupSection(group, view.workloads)),
+    others.length ? otherSection(others) : null,
+  ].filter((section) => section !== null));
+}
+
+// The group that the address names after #; empty: none.
+function linkedGroup() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch (error) {
+    return location.hash.slice(1);
+  }
+}
+const linkTo = (group) => "#" + encodeURIComponent(group);
+
+function links(linked) {
+  return ["", ...view.groups.map((group) => group.group_id)].map((id) =>
+    element("a", { key: id, href: linkTo(id), "aria-current": id === linked ? "page" : false }, id || "all groups"));
 }
 
 function follow() {
@@ -243,4 +281,5 @@ function follow() {
 }
 
 addEventListener("resize", render);
+addEventListener("hashchange", render);
 follow();

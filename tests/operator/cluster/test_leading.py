@@ -99,7 +99,7 @@ def test_streams_of_sidecars_end_with_the_term(caplog: pytest.LogCaptureFixture)
                 stream = FleetStub(channel).Connect(metadata=(("authorization", "Bearer token"),))
                 await stream.write(pb.SidecarReport(sidecar=POD, group_id="shop.orders"))
                 while not (
-                    leader._fleet._server.connected and {each.path for each in server.sent} >= KINDS.keys()
+                    leader._fleet.server.connected and {each.path for each in server.sent} >= KINDS.keys()
                 ):
                     await asyncio.sleep(0)
                 leading.cancel()

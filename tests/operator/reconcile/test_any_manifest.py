@@ -247,6 +247,8 @@ AUTH = [path for path in leaves(whole()) if path[0] == "auth"]
 ELSEWHERE = {
     ("monitoring", "alerts", "lagSeconds"), ("monitoring", "alerts", "stuckSeconds"), ("deletionPolicy",),
     ("scaleTargetRef", "apiVersion"), ("scaleTargetRef", "kind"), ("scaleTargetRef", "name"), ("sidecar", "container"),
+    # Executed beside the plans.
+    *(path for path in leaves(whole()) if path[:2] == ("offsets", "reset")),
 }  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """State of one watched ConsumerGroup: what its coordinator, its brokers and its sidecars report. Held by `groups`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rota_operator.cluster.coordinators import FollowedCoordinator
 from rota_operator.cluster.kafka_watch import KafkaWatch
@@ -70,6 +71,18 @@ class Watch:
             described.strategy if described is not None and is_known else "",
             {each.sidecar: strategies_in(each) for each in self.live(now_ms)},
         )
+
+
+class ResetAccess(NamedTuple):
+    """State of a watched group as far as a reset of its offsets needs it."""
+
+    watched: Watched
+    # None: the group is on Kafka.
+    coordinator: FollowedCoordinator | None
+    # None: the group is not described now.
+    description: Description | None
+    # Live reports by the names of the pods.
+    reports: Mapping[str, SidecarReport]
 
 
 def strategies_in(report: SidecarReport) -> SidecarStrategies:

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.coordinators import FollowedCoordinator
-from rota_operator.cluster.group_watch import Watch, strategies_in
+from rota_operator.cluster.group_watch import ResetAccess, Watch, strategies_in
 from rota_operator.cluster.kafka_watch import KafkaCallbacks, KafkaWatch, SharedKafkaRecords, Subject
 from rota_operator.cluster.observe import GroupStates
 from rota_operator.cluster.perform import Coordinators
@@ -263,6 +263,14 @@ class GroupWatches(GroupStates, Coordinators):
         watch = self._watches.get(key)
         described = None if watch is None else watch.description
         return None if described is None or described.state == UNKNOWN else described
+
+    def reset_access(self, key: Key) -> ResetAccess | None:
+        """Return what a reset of the group's offsets needs; None: it is not watched."""
+        watch = self._watches.get(key)
+        if watch is None:
+            return None
+        reports = {each.sidecar: each for each in watch.live(self._wall_ms())}
+        return ResetAccess(watch.watched, watch.coordinator, self.description(key), reports)
 
     @override
     async def commit_initial_offsets(self, key: Key) -> None:

@@ -29,6 +29,7 @@ from rota_operator.cluster.kafka_access import read_credentials
 from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.metrics import Metrics
 from rota_operator.cluster.observe import Surroundings
+from rota_operator.cluster.offset_resets import OffsetResets, ResetPorts
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key, ReconcileQueue
@@ -40,12 +41,16 @@ from rota_operator.cluster.reconciler import (
     record_action,
     record_outcome,
 )
+from rota_operator.cluster.reset_execution import ExecutionPorts, ResetExecution
+from rota_operator.cluster.reset_lookups import OffsetSources
+from rota_operator.cluster.reset_plans import ResetPlans
 from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
 from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object, OperatorSettings
+from rota_operator.resets.machine import is_suspending
 from rota_operator.spec.model import Alerts, ConsumerGroupSpec
 from rota_operator.spec.status import ConsumerGroupStatus
 from rota_operator.spec.validation import spec_of
@@ -131,6 +136,7 @@ class Leading:
             first_order_id,
             self._status.view_changed,
         )
+        self._resets = self._offset_resets()
         self._queue = ReconcileQueue(self._failed, WORKERS)
         # By ConsumerGroup that exists.
         self._decided_last: dict[Key, Decided] = {}
@@ -159,6 +165,7 @@ class Leading:
                 self._status.run(),
                 self._events.run(),
                 *self._fleet.tasks(),
+                self._resets.run(),
                 self._authority.follow(self._authority_changed),
                 *self._clients(),
             )
@@ -269,6 +276,27 @@ class Leading:
             float(config.resync_seconds),
         )
 
+    def _offset_resets(self) -> OffsetResets:
+        environment = self._environment
+        api, server, access = environment.api, self._fleet.server, self._groups.reset_access
+        plans = ResetPlans(api, timestamp)
+        source = OffsetSources(server, access).open
+        ports = ResetPorts(
+            api,
+            source,
+            environment.clocks.wall_ms,
+            self._reset_written,
+            self._events.record,
+            environment.event_log.warning,
+            environment.event_log.exception,
+        )
+        return OffsetResets(ports, plans, ResetExecution(ExecutionPorts(api, server, access, source), plans))
+
+    def _reset_written(self, key: Key, resource: Object) -> None:
+        """Take over the record of a reset: the settings of the sidecars may change by it."""
+        self._status.observed(key, resource)
+        self._queue.add(key)
+
     async def _reconcile(self, reconciler: Reconciler, key: Key) -> float | None:
         clock = asyncio.get_running_loop().time
         started_s = clock()
@@ -301,6 +329,7 @@ class Leading:
         # Our own finalizer is no reason to reconcile again.
         self._resources.refresh(outcome.observed.resource)
         record_outcome(self._events, None if was is None else was.problem, outcome)
+        self._resets.decided(key, is_accepted=outcome.decision.refusal is None)
         self._status.observed(key, outcome.observed.resource)
 
     def _gone(self, key: Key) -> None:
@@ -309,6 +338,7 @@ class Leading:
             self._events.forget(last.resource["metadata"]["uid"])
         self._status.forget(key)
         self._fleet.forget(key)
+        self._resets.forget(key)
         self._environment.metrics.remove(key)
         # A watch that was interrupted does not report what was deleted meanwhile.
         if (claim := self._resources.drop(key)) is not None:
@@ -317,7 +347,8 @@ class Leading:
 
     def _export(self, key: Key, status: Mapping[str, Any]) -> None:
         """Update the series of a ConsumerGroup whose status was computed."""
-        self._environment.metrics.update(key, status, alerts_of(self._decided_last[key].spec))
+        alerts = None if is_suspending(status) else alerts_of(self._decided_last[key].spec)
+        self._environment.metrics.update(key, status, alerts)
 
     def _compute_status(self, key: Key, former: ConsumerGroupStatus) -> ConsumerGroupStatus | None:
         last = self._decided_last.get(key)

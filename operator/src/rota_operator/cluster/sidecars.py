@@ -65,22 +65,22 @@ class ClusterFleet(Sidecars):
             ReviewClocks(environment.clocks.monotonic_s, lambda: environment.clocks.wall_ms() / 1000),
         )
         callbacks = FleetCallbacks(authenticator.authenticate, self._on_report, self._on_rejected)
-        self._server = FleetServer(callbacks, order_ids(first_order_id))
-        self.settings = SettingsOrders(self._server, environment.event_log.warning)
+        self.server = FleetServer(callbacks, order_ids(first_order_id))
+        self.settings = SettingsOrders(self.server, environment.event_log.warning)
         self._offsets = OffsetOrders(
-            self._server, environment.groups, environment.clocks.monotonic_s, environment.event_log.warning
+            self.server, environment.groups, environment.clocks.monotonic_s, environment.event_log.warning
         )
         self._instances = InstanceOrders(
             environment.api,
             InstancePorts(
-                self._server,
+                self.server,
                 environment.groups.description,
                 environment.clocks,
                 environment.event_log.warning,
             ),
         )
         self.fenced = FencedInstances(
-            self._server,
+            self.server,
             FencedPorts(
                 environment.groups.description,
                 self._instances.is_holder,
@@ -88,7 +88,7 @@ class ClusterFleet(Sidecars):
                 environment.event_log.warning,
             ),
         )
-        self._heartbeats = HeartbeatOrders(self._server, environment.groups.is_on_kafka)
+        self._heartbeats = HeartbeatOrders(self.server, environment.groups.is_on_kafka)
         self._rejections = RejectionLimit()
 
     @override
@@ -118,7 +118,7 @@ class ClusterFleet(Sidecars):
             credentials = Certificates(files, self._environment.event_log.warning).credentials()
         async with AsyncExitStack() as stack:
             try:
-                serving = serve_fleet(self._server, config.fleet_bind_address, credentials)
+                serving = serve_fleet(self.server, config.fleet_bind_address, credentials)
                 address = await stack.enter_async_context(serving)
             except RuntimeError:
                 raise BindError(

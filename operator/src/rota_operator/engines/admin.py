@@ -15,11 +15,30 @@ from rota_proto.coordinator.v1.coordinator_pb2 import (
     TopicOffsets,
 )
 
+# Of one request.
+PARTITIONS_MAX = 10_000
+
 
 async def commit_initial_offsets(
     coordinator: GroupCoordinator, group_id: str, offsets: Mapping[Partition, int]
 ) -> None:
     """Commit offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
+    await _alter_offsets(coordinator, group_id, offsets, "commit the initial offsets")
+
+
+async def alter_offsets(
+    coordinator: GroupCoordinator, group_id: str, offsets: Mapping[Partition, int]
+) -> None:
+    """Reset offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
+    ordered = sorted(offsets.items())
+    for first in range(0, len(ordered), PARTITIONS_MAX):
+        some = dict(ordered[first : first + PARTITIONS_MAX])
+        await _alter_offsets(coordinator, group_id, some, "reset the offsets")
+
+
+async def _alter_offsets(
+    coordinator: GroupCoordinator, group_id: str, offsets: Mapping[Partition, int], what: str
+) -> None:
     by_topic: dict[str, list[PartitionOffset]] = {}
     for each, offset in offsets.items():
         committed = PartitionOffset(index=each.number, offset=offset, leader_epoch=-1)
@@ -39,9 +58,7 @@ async def commit_initial_offsets(
     ]
     for code in codes:
         if code != NONE:
-            raise Unavailable(
-                f"cannot commit the initial offsets of group {group_id} ({ErrorCode.Name(code)})"
-            )
+            raise Unavailable(f"cannot {what} of group {group_id} ({ErrorCode.Name(code)})")
 
 
 async def delete_group(coordinator: GroupCoordinator, group_id: str) -> None:

@@ -183,6 +183,18 @@ class RotaRecords(Records):
         ends = await self._at(partitions, END)
         return {each: Range(start, ends[each]) for each, start in starts.items() if each in ends}
 
+    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
+        """First offsets with a timestamp at or after a time; -1 where there is none. Raises Unavailable."""
+        return await self._at(partitions, at_ms)
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Ids of topics in hexadecimal, by name; topics that do not exist are left out. Raises Unavailable."""
+        if not topics:
+            return {}
+        request = log_pb2.DescribeTopicsRequest(names=sorted(topics))
+        answer = await await_answer(self._stub.DescribeTopics(request, timeout=CALL_S))
+        return {topic.name: topic.topic_id.hex() for topic in answer.topics if not topic.error_code}
+
     async def _at(self, partitions: Collection[Partition], timestamp_ms: int) -> dict[Partition, int]:
         found: dict[Partition, int] = {}
         for some in batched(partitions):

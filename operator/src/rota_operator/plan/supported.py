@@ -27,7 +27,7 @@ class Backend(Enum):
 
 UNSUPPORTED_FIELDS: Mapping[Backend, Sequence[Path]] = {
     Backend.LOCAL: (("auth",), ("offsets", "reset"), ("autoscaling",), ("spark",), ("monitoring", "alerts")),
-    Backend.CLUSTER: (("offsets", "reset"), ("autoscaling",), ("spark",)),
+    Backend.CLUSTER: (("autoscaling",), ("spark",)),
 }
 # Of local processes, each with the reason.
 IGNORED_FIELDS: Mapping[Path, str] = {

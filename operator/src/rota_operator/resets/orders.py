@@ -1,11 +1,14 @@
 """Distributes the offsets of a reset over the owners of their partitions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.view import OwnedPartitions
+from rota_proto.fleet.v1 import fleet_pb2 as pb
 
+# Of one order, which is one message, and one commit of the sidecar.
+PARTITIONS_MAX = 5_000
 Offsets = Mapping[Partition, int]
 
 
@@ -15,6 +18,25 @@ class ResetOrder:
 
     generation: int
     offsets: Offsets
+
+    def parts(self) -> Iterator["ResetOrder"]:
+        """Yield orders of at most PARTITIONS_MAX partitions."""
+        ordered = sorted(self.offsets.items())
+        for first in range(0, len(ordered), PARTITIONS_MAX):
+            yield ResetOrder(self.generation, dict(ordered[first : first + PARTITIONS_MAX]))
+
+    def message(self, request_id: str) -> pb.SidecarOrder:
+        """Return the order of Fleet, without its id."""
+        topics: dict[str, list[pb.PartitionOffset]] = {}
+        for partition, offset in sorted(self.offsets.items()):
+            found = pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
+            topics.setdefault(partition.topic, []).append(found)
+        reset = pb.ResetOffsets(
+            request_id=request_id,
+            generation_id=self.generation,
+            topics=[pb.TopicOffsets(topic=topic, offsets=found) for topic, found in topics.items()],
+        )
+        return pb.SidecarOrder(reset_offsets=reset)
 
 
 def reset_orders(left: Offsets, owned_partitions: Mapping[str, OwnedPartitions]) -> Mapping[str, ResetOrder]:

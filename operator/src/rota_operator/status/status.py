@@ -14,6 +14,7 @@ from rota_operator.spec.status import (
     LastRebalance,
     OffsetReset,
     Placement,
+    StatusModel,
 )
 from rota_operator.spec.validation import InvalidSpec, parse_model
 from rota_operator.status.conditions import Evidence, conditions_of, evidence_of
@@ -103,7 +104,12 @@ def read_status(resource: Object) -> ConsumerGroupStatus:
 
 def status_json(status: ConsumerGroupStatus) -> Mapping[str, Any]:
     """Return a status as it is written: unknown and empty values are absent."""
-    written: Mapping[str, Any] = _pruned(status.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return model_json(status)
+
+
+def model_json(model: StatusModel) -> Mapping[str, Any]:
+    """Return a status, or a part of it, as it is written."""
+    written: Mapping[str, Any] = _pruned(model.model_dump(mode="json", by_alias=True, exclude_none=True))
     return written
 
 

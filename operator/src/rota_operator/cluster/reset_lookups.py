@@ -1,0 +1,219 @@
+"""
+Looks up offsets for a reset, and sets those of partitions without an owner: at Rota's coordinator and log, or through a sidecar.
+
+Called by `offset_resets`. The operator has no credentials of its users' Kafka clusters, so a group whose records are in Kafka is looked
+up by one of its connected sidecars, or, without members, with credentials of the operator's own.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from typing_extensions import override
+
+from rota_operator.cluster.group_watch import ResetAccess
+from rota_operator.cluster.queues import Key
+from rota_operator.cluster.settings_orders import Fleet, key_of
+from rota_operator.engines.admin import alter_offsets
+from rota_operator.engines.port import Unavailable
+from rota_operator.engines.rota import RotaGroups, RotaRecords
+from rota_operator.fleet.principal import SidecarRef
+from rota_operator.overview.assignment import Partition
+from rota_operator.resets.plan import Plan
+from rota_operator.resets.targets import LogRange, Lookup, topics_of
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+
+# Longer than the sidecar's own limit of 20 s, whose error says more.
+ANSWER_S = 25.0
+# Of one query; a sidecar answers at most 5,000.
+PARTITIONS_MAX = 2_000
+NOT_WATCHED = "the group is not watched yet"
+NO_MEMBER = (
+    "no sidecar of the group is connected, and only its members can look up offsets in Kafka; start one, or reset the offsets with "
+    "`rota groups reset`"
+)
+
+
+class OffsetSource(Protocol):
+    """Offsets of one group and its topics. Every method raises Unavailable."""
+
+    async def ranges(self) -> Mapping[Partition, LogRange]:
+        """Return the log ranges of all partitions that the group consumes."""
+        ...
+
+    async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """Return the committed offsets of these partitions, as far as there are any."""
+        ...
+
+    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
+        """Return the first offsets at or after a time; absent or negative: there is none."""
+        ...
+
+    async def timestamps(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
+        """Return the timestamps of the records at these offsets, as far as the source can tell them."""
+        ...
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Return the ids of the topics, as far as the source can tell them."""
+        ...
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets of a group without members; refused while it has any."""
+        ...
+
+
+class RotaSource(OffsetSource):
+    """A group on Rota's coordinator whose records are in the embedded log."""
+
+    def __init__(self, access: ResetAccess) -> None:
+        assert access.coordinator is not None, "a group with an embedded log has a coordinator"
+        self._coordinator = access.coordinator
+        self._watched = access.watched
+        self._records = RotaRecords(
+            access.coordinator.bootstrap, read_committed=access.watched.read_committed
+        )
+
+    @override
+    async def ranges(self) -> Mapping[Partition, LogRange]:
+        partitions = await self._records.partitions(self._watched.topics, self._watched.topic_pattern)
+        found = await self._records.ranges(partitions)
+        return {each: LogRange(*at) for each, at in found.items()}
+
+    @override
+    async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        found = await RotaGroups(self._coordinator).committed(self._watched.group_id, partitions)
+        return {each: found[each] for each in partitions if each in found}
+
+    @override
+    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
+        return await self._records.at_time(partitions, at_ms)
+
+    @override
+    async def timestamps(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
+        return await self._records.timestamps(offsets)
+
+    @override
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return await self._records.topic_ids(topics)
+
+    @override
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        await alter_offsets(self._coordinator, self._watched.group_id, offsets)
+
+
+class SidecarSource(OffsetSource):
+    """A group whose records are in Kafka, looked up by one of its sidecars."""
+
+    def __init__(self, fleet: Fleet, sidecar: SidecarRef, access: ResetAccess) -> None:
+        self._fleet = fleet
+        self._sidecar = sidecar
+        self._access = access
+
+    @override
+    async def ranges(self) -> Mapping[Partition, LogRange]:
+        # The start first: records that are deleted between the two queries must not put it after the end.
+        starts = await self._ask((), pb.OFFSET_KIND_START)
+        ends = await self._ask((), pb.OFFSET_KIND_END)
+        return {each: LogRange(start, ends[each]) for each, start in starts.items() if each in ends}
+
+    @override
+    async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        return await self._ask_some(partitions, pb.OFFSET_KIND_COMMITTED)
+
+    @override
+    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
+        return await self._ask_some(partitions, pb.OFFSET_KIND_TIMESTAMP, at_ms)
+
+    @override
+    async def timestamps(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
+        return {}
+
+    @override
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return {}
+
+    @override
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        if self._access.coordinator is None:
+            raise Unavailable(
+                "the group has members, which commit the offsets of their partitions themselves"
+            )
+        await alter_offsets(self._access.coordinator, self._access.watched.group_id, offsets)
+
+    async def _ask_some(
+        self, partitions: Collection[Partition], what: pb.OffsetKind.ValueType, at_ms: int = 0
+    ) -> Mapping[Partition, int]:
+        ordered = sorted(partitions)
+        found: dict[Partition, int] = {}
+        for first in range(0, len(ordered), PARTITIONS_MAX):
+            found |= await self._ask(ordered[first : first + PARTITIONS_MAX], what, at_ms)
+        return found
+
+    async def _ask(
+        self, partitions: Sequence[Partition], what: pb.OffsetKind.ValueType, at_ms: int = 0
+    ) -> Mapping[Partition, int]:
+        """Send a query; no partitions: all that the group consumes."""
+        numbers: dict[str, list[int]] = {}
+        for each in partitions:
+            numbers.setdefault(each.topic, []).append(each.number)
+        topics = [pb.TopicPartitions(topic=topic, partitions=found) for topic, found in numbers.items()]
+        query = pb.QueryOffsets(topics=topics, what=what, timestamp_ms=at_ms)
+        answer = await self._fleet.order(self._sidecar, pb.SidecarOrder(query_offsets=query), ANSWER_S)
+        if answer.error:
+            raise Unavailable(f"{self._sidecar.pod} cannot look up offsets: {answer.error}")
+        for error in answer.errors:
+            raise Unavailable(f"{self._sidecar.pod} cannot look up offsets of {error.topic}: {error.message}")
+        return {Partition(each.topic, each.partition): each.offset for each in answer.offsets}
+
+
+# Opens a source of the offsets of a ConsumerGroup's group; raises Unavailable.
+OpenSource: TypeAlias = Callable[[Key], AbstractAsyncContextManager[OffsetSource]]
+
+
+class OffsetSources:
+    """Opens the source of a group's offsets that can be reached now."""
+
+    def __init__(self, fleet: Fleet, access: Callable[[Key], ResetAccess | None]) -> None:
+        self._fleet = fleet
+        self._access = access
+
+    @asynccontextmanager
+    async def open(self, key: Key) -> AsyncIterator[OffsetSource]:
+        """Open a source. Raises Unavailable."""
+        access = self._access(key)
+        if access is None:
+            raise Unavailable(NOT_WATCHED)
+        if access.watched.has_log:
+            yield RotaSource(access)
+            return
+        connected = {each.sidecar.pod: each.sidecar for each in self._fleet.connected if key_of(each) == key}
+        pods = sorted(connected.keys() & access.reports.keys())
+        if not pods:
+            raise Unavailable(NO_MEMBER)
+        yield SidecarSource(self._fleet, connected[pods[0]], access)
+
+
+def topics_in(plan: Plan) -> tuple[str, ...]:
+    """Return the topics of a plan."""
+    return tuple(dict.fromkeys(row.partition.topic for row in plan.rows))
+
+
+async def look_up(source: OffsetSource, group_id: str, topics: tuple[str, ...]) -> Lookup:
+    """Look up what a plan needs; no topics: all that the group consumes. Raises ResetRefused, Unavailable."""
+    everything = await source.ranges()
+    chosen = set(topics_of(topics, {each.topic for each in everything}))
+    ranges = {each: at for each, at in everything.items() if each.topic in chosen}
+    committed = await source.committed(ranges.keys())
+    return Lookup(group_id, ranges, committed, topic_ids=await source.topic_ids(chosen))
+
+
+async def with_times(source: OffsetSource, plan: Plan) -> Plan:
+    """Add the timestamps of the records at the old and at the new offsets, as far as the source can tell them."""
+    old = await source.timestamps({row.partition: row.old for row in plan.rows if row.old is not None})
+    new = await source.timestamps(plan.offsets)
+    rows = tuple(
+        replace(row, old_time_ms=old.get(row.partition), new_time_ms=new.get(row.partition))
+        for row in plan.rows
+    )
+    return replace(plan, rows=rows)

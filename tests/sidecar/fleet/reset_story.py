@@ -10,6 +10,7 @@ from typing import Any
 from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.event_recorder import Fact
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
+from rota_operator.cluster.kafka_access import NO_ACCESS, KafkaAccess
 from rota_operator.cluster.kinds import CONFIG_MAP, CONSUMER_GROUP
 from rota_operator.cluster.offset_resets import OffsetResets, ResetPorts
 from rota_operator.cluster.queues import Key
@@ -37,7 +38,7 @@ PODS = ("a", "b")
 class Operator:
     """One ConsumerGroup, whose group has the name of its topic."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, access: KafkaAccess = NO_ACCESS) -> None:
         self.topic = topic
         self.objects = Objects(Kills())
         self.events: list[Fact] = []
@@ -58,7 +59,7 @@ class Operator:
             GroupCallbacks(self._note, self._note, self._note, self._raise),
             lambda: time.time_ns() // 1_000_000,
         )
-        self.groups.add(KEY, watched_of(parse_spec(spec), topic))
+        self.groups.add(KEY, watched_of(parse_spec(spec), topic, access))
         self.fleet = FleetServer(FleetCallbacks(self._authenticate, self._on_report), order_ids(100))
         self.begin_life()
         self.reconcile()
@@ -93,10 +94,15 @@ class Operator:
         settings = f'{{"suspend": {str(is_suspending(self.resource["status"])).lower()}}}'
         self.objects.held[CONFIG_MAP.kind, "rota-orders"] = {"data": {"settings.json": settings}}
 
-    async def reset(self, request_id: str, *, dry_run: bool = False, lives: int = 1, **to: object) -> str:
-        """Request a reset, and step until it has ended, each step in a new life if there are several; returns the phase."""
+    def request(self, request_id: str, *, dry_run: bool, **to: object) -> None:
+        """Edit the spec."""
         self.resource["spec"]["offsets"]["reset"] = {"requestId": request_id, "dryRun": dry_run, "to": to}
         self.resource["metadata"]["generation"] += 1
+        self.resets.decided(KEY, is_accepted=True)
+
+    async def reset(self, request_id: str, *, dry_run: bool = False, lives: int = 1, **to: object) -> str:
+        """Request a reset, and step until it has ended, each step in a new life if there are several; returns the phase."""
+        self.request(request_id, dry_run=dry_run, **to)
         while (self.record.get("requestId"), self.record.get("dryRun")) != (
             request_id,
             dry_run,

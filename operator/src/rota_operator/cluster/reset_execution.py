@@ -16,7 +16,14 @@ from rota_operator.cluster.api import Api
 from rota_operator.cluster.group_watch import ResetAccess
 from rota_operator.cluster.kinds import CONFIG_MAP
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.reset_lookups import ANSWER_S, OpenSource, look_up, topics_in, with_times
+from rota_operator.cluster.reset_lookups import (
+    ANSWER_S,
+    OpenSource,
+    look_up,
+    no_member,
+    topics_in,
+    with_times,
+)
 from rota_operator.cluster.reset_plans import ResetPlans
 from rota_operator.cluster.settings_orders import Fleet, key_of
 from rota_operator.engines.port import Unavailable
@@ -111,7 +118,8 @@ class ResetExecution:
         """Return why a reset cannot begin: members that no sidecar of the ConsumerGroup speaks for; empty: there are none."""
         members = self._members(key)
         if members is None:
-            return NOT_WATCHED
+            access = self._ports.access(key)
+            return NOT_WATCHED if access is None or access.coordinator is not None else no_member(access)
         if members.unknown:
             names = ", ".join(sorted(members.unknown)[:3])
             return (

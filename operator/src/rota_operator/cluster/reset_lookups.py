@@ -5,6 +5,8 @@ Called by `offset_resets`. The operator has no credentials of its users' Kafka c
 up by one of its connected sidecars, or, without members, with credentials of the operator's own.
 """
 
+import asyncio
+import importlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -29,10 +31,7 @@ ANSWER_S = 25.0
 # Of one query; a sidecar answers at most 5,000.
 PARTITIONS_MAX = 2_000
 NOT_WATCHED = "the group is not watched yet"
-NO_MEMBER = (
-    "no sidecar of the group is connected, and only its members can look up offsets in Kafka; start one, or reset the offsets with "
-    "`rota groups reset`"
-)
+NO_MEMBER = "no sidecar of the group is connected, which could look up offsets in Kafka; start one, or reset the offsets with `rota groups reset`"
 
 
 class OffsetSource(Protocol):
@@ -171,6 +170,12 @@ class SidecarSource(OffsetSource):
 OpenSource: TypeAlias = Callable[[Key], AbstractAsyncContextManager[OffsetSource]]
 
 
+def no_member(access: ResetAccess) -> str:
+    """Return why the offsets of a group in Kafka cannot be looked up, and what to do."""
+    problem = access.watched.access.problem
+    return f"{NO_MEMBER}; {problem}" if problem else NO_MEMBER
+
+
 class OffsetSources:
     """Opens the source of a group's offsets that can be reached now."""
 
@@ -189,9 +194,15 @@ class OffsetSources:
             return
         connected = {each.sidecar.pod: each.sidecar for each in self._fleet.connected if key_of(each) == key}
         pods = sorted(connected.keys() & access.reports.keys())
-        if not pods:
-            raise Unavailable(NO_MEMBER)
-        yield SidecarSource(self._fleet, connected[pods[0]], access)
+        if pods:
+            yield SidecarSource(self._fleet, connected[pods[0]], access)
+            return
+        if not access.watched.access.properties:
+            raise Unavailable(no_member(access))
+        # The library is slow to import.
+        kafka = await asyncio.to_thread(importlib.import_module, "rota_operator.cluster.reset_kafka")
+        async with kafka.kafka_source(access) as source:
+            yield source
 
 
 def topics_in(plan: Plan) -> tuple[str, ...]:

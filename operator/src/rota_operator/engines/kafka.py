@@ -167,7 +167,14 @@ class KafkaGroups(Groups):
         }
 
     async def commit_initial_offsets(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
+        """Commit the initial offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
+        await self._commit(offsets, "commit the initial offsets")
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Reset offsets of a group without members. Raises Unavailable, also if a member has joined meanwhile."""
+        await self._commit(offsets, "reset the offsets")
+
+    async def _commit(self, offsets: Mapping[Partition, int], what: str) -> None:
         wanted = [TopicPartition(*each, offset) for each, offset in offsets.items()]
         # Outside of the group, like a consumer with manual assignment: brokers refuse that while the group has members.
         found = await self._reader.ask(
@@ -175,9 +182,7 @@ class KafkaGroups(Groups):
         )
         for each in found or ():
             if each.error is not None:
-                raise Unavailable(
-                    f"cannot commit the initial offsets of group {self._group_id} ({each.error.name()})"
-                )
+                raise Unavailable(f"cannot {what} of group {self._group_id} ({each.error.name()})")
 
     async def delete(self) -> None:
         """Delete the group with its offsets; no error if it does not exist. Raises Unavailable, also if it has members."""
@@ -239,6 +244,10 @@ class KafkaRecords(Records):
         starts = await self._at(partitions, EARLIEST)
         ends = await self._at(partitions, LATEST)
         return {each: Range(start, ends[each]) for each, start in starts.items() if each in ends}
+
+    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
+        """First offsets with a timestamp at or after a time; -1 where there is none. Raises Unavailable."""
+        return await self._at(partitions, OffsetSpec.for_timestamp(at_ms))
 
     async def _at(self, partitions: Iterable[Partition], which: OffsetSpec) -> dict[Partition, int]:
         asked = {TopicPartition(*each): which for each in partitions}

@@ -200,7 +200,7 @@ class World(Fleet):
         )  # fmt: skip
         execution = ResetExecution(ExecutionPorts(self.objects, self, self.access, self.source), plans)
         resets = OffsetResets(ports, plans, execution)
-        resets.decided(KEY, is_accepted=True)
+        resets.decided(KEY, self.resource, is_accepted=True)
         self.reconcile()
         return resets
 
@@ -224,7 +224,7 @@ class World(Fleet):
     async def run(self) -> str:
         """Step until the reset has come to an end; returns the phase."""
         for _ in range(STEPS_MAX):
-            self.resets.decided(KEY, is_accepted=True)
+            self.resets.decided(KEY, self.resource, is_accepted=True)
             await self.resets.step(KEY)
             if self.record.get("phase") in TERMINAL:
                 return str(self.record["phase"])

@@ -260,6 +260,14 @@ def test_a_request_id_acts_once_also_when_an_old_one_comes_back() -> None:
     assert world.history == []
 
 
+@pytest.mark.parametrize("spec", [{}, {"offsets": {}}, {"offsets": "wrong"}])
+def test_a_group_without_a_reset_is_not_looked_at(spec: Json) -> None:
+    assert not offset_resets.has_reset({"spec": spec})
+    assert not offset_resets.has_reset({"spec": spec, "status": {"offsetReset": {"phase": "Completed"}}})
+    assert offset_resets.has_reset({"spec": spec, "status": {"offsetReset": {"phase": "Committing"}}})
+    assert offset_resets.has_reset({"spec": {"offsets": {"reset": reset()}}})
+
+
 async def steps(world: World, count: int) -> None:
     for _ in range(count):
         await world.resets.step(KEY)
@@ -318,7 +326,7 @@ def test_a_group_without_a_status_or_that_is_not_accepted_is_left_alone() -> Non
     asyncio.run(steps(world, 3))
     assert world.record == {}
     world.resource["status"] = {"observedGeneration": 1, "groupId": "shop.orders"}
-    world.resets.decided(KEY, is_accepted=False)
+    world.resets.decided(KEY, world.resource, is_accepted=False)
     asyncio.run(steps(world, 3))
     assert (world.record["phase"], world.record["message"]) == ("Waiting", offset_resets.NOT_ACCEPTED)
 

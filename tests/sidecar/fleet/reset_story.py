@@ -98,7 +98,7 @@ class Operator:
         """Edit the spec."""
         self.resource["spec"]["offsets"]["reset"] = {"requestId": request_id, "dryRun": dry_run, "to": to}
         self.resource["metadata"]["generation"] += 1
-        self.resets.decided(KEY, is_accepted=True)
+        self.resets.decided(KEY, self.resource, is_accepted=True)
 
     async def reset(self, request_id: str, *, dry_run: bool = False, lives: int = 1, **to: object) -> str:
         """Request a reset, and step until it has ended, each step in a new life if there are several; returns the phase."""
@@ -109,7 +109,7 @@ class Operator:
         ) or self.record["phase"] not in TERMINAL:
             if lives > 1:
                 self.begin_life()
-            self.resets.decided(KEY, is_accepted=True)
+            self.resets.decided(KEY, self.resource, is_accepted=True)
             self._changed.clear()
             before = self.record.get("phase")
             await self.resets.step(KEY)

@@ -329,7 +329,7 @@ class Leading:
         # Our own finalizer is no reason to reconcile again.
         self._resources.refresh(outcome.observed.resource)
         record_outcome(self._events, None if was is None else was.problem, outcome)
-        self._resets.decided(key, is_accepted=outcome.decision.refusal is None)
+        self._resets.decided(key, outcome.observed.resource, is_accepted=outcome.decision.refusal is None)
         self._status.observed(key, outcome.observed.resource)
 
     def _gone(self, key: Key) -> None:

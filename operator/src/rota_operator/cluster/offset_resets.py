@@ -7,7 +7,7 @@ reconcile that follows the write brings them to the ConfigMap and to all sidecar
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rota_operator.cluster.api import Api
@@ -25,6 +25,7 @@ from rota_operator.engines.port import Unavailable
 from rota_operator.reconcile.observed import Object
 from rota_operator.resets.documents import plan_name
 from rota_operator.resets.machine import (
+    ACTIVE_PHASES,
     Event,
     Phase,
     Planned,
@@ -137,10 +138,11 @@ class OffsetResets:
         # Last warning by ConsumerGroup, which is logged once.
         self._warnings: dict[Key, str] = {}
 
-    def decided(self, key: Key, *, is_accepted: bool) -> None:
-        """Look at a ConsumerGroup that was reconciled."""
+    def decided(self, key: Key, resource: Object, *, is_accepted: bool) -> None:
+        """Look at a ConsumerGroup that was reconciled; one that has nothing to reset costs no request."""
         self._accepted[key] = is_accepted
-        self._due_s.setdefault(key, 0.0)
+        if has_reset(resource):
+            self._due_s.setdefault(key, 0.0)
 
     def forget(self, key: Key) -> None:
         """Drop a ConsumerGroup that is gone."""
@@ -281,6 +283,13 @@ class OffsetResets:
             self._ports.written(requested.key, written)
             record_phase(self._ports.record_event, written, requested.record, changed)
             return
+
+
+def has_reset(resource: Object) -> bool:
+    """Return whether a ConsumerGroup has a reset in its spec, or one that is executed."""
+    offsets = (resource.get("spec") or {}).get("offsets")
+    record = (resource.get("status") or {}).get("offsetReset") or {}
+    return bool(isinstance(offsets, Mapping) and offsets.get("reset")) or record.get("phase") in ACTIVE_PHASES
 
 
 def record_in(resource: Object) -> OffsetReset | None:

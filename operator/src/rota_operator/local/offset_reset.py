@@ -97,14 +97,7 @@ class OffsetResets:
             return f"{len(remaining)} offsets not set, beginning with {first.text} ({problem}); check the owners, and reset again"
 
     async def _send(self, sidecar: str, order: ResetOrder) -> str:
-        topics: dict[str, list[pb.PartitionOffset]] = {}
-        for partition, offset in sorted(order.offsets.items()):
-            offset_message = pb.PartitionOffset(
-                topic=partition.topic, partition=partition.number, offset=offset
-            )
-            topics.setdefault(partition.topic, []).append(offset_message)
-        reset = pb.ResetOffsets(
-            generation_id=order.generation,
-            topics=[pb.TopicOffsets(topic=topic, offsets=found) for topic, found in topics.items()],
-        )
-        return await self._send_order(sidecar, pb.SidecarOrder(reset_offsets=reset), ORDER_TIMEOUT_S)
+        for part in order.parts():
+            if problem := await self._send_order(sidecar, part.message(), ORDER_TIMEOUT_S):
+                return problem
+        return ""

@@ -25,7 +25,7 @@ class ResetOrder:
         for first in range(0, len(ordered), PARTITIONS_MAX):
             yield ResetOrder(self.generation, dict(ordered[first : first + PARTITIONS_MAX]))
 
-    def message(self, request_id: str) -> pb.SidecarOrder:
+    def message(self, request_id: str = "") -> pb.SidecarOrder:
         """Return the order of Fleet, without its id."""
         topics: dict[str, list[pb.PartitionOffset]] = {}
         for partition, offset in sorted(self.offsets.items()):

@@ -21,7 +21,7 @@ from tests.support.kafka.jars import fetched
 from tests.support.kafka.layout import Layout, Ports
 from tests.support.kafka.security import Security, SecurityName, make_security
 from tests.support.network import HERE, LOOPBACK, Network
-from tests.support.processes import ProcessFailed
+from tests.support.processes import ProcessFailed, wait_for
 from tests.support.workdir import logs, workdir
 
 TIMEOUT_S = 30
@@ -55,9 +55,18 @@ class Kafka:
         return {"bootstrap.servers": self.bootstrap, **self.security.client_config()}
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
-        """A topic with as many copies as the cluster keeps of everything: three, if it has that many nodes."""
+        """
+        Create a topic with as many copies as the cluster keeps of everything: three, if it has that many nodes.
+
+        Returns once a broker describes it: brokers learn of a topic after its creation was acknowledged.
+        """
         admin = AdminClient(self.client_config())
         admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(TIMEOUT_S)
+        wait_for(
+            f"a broker describes {name}",
+            lambda: len(admin.list_topics(name, TIMEOUT_S).topics[name].partitions) == partitions,
+            within_s=TIMEOUT_S,
+        )
 
     def grow_topic(self, name: str, partitions: int) -> None:
         """Add partitions to a topic, up to this number."""

@@ -9,7 +9,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -88,6 +88,12 @@ class Tab:
         """Ask pages for `light` or `dark`."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self._ask("Emulation.setEmulatedMedia", features=features)
+
+    async def processor_s(self) -> Mapping[str, float]:
+        """Processor time of the page's thread since its start, as Chromium names it: tasks of all kinds, and parts of them."""
+        await self._ask("Performance.enable", timeDomain="threadTicks")
+        metrics = (await self._ask("Performance.getMetrics"))["metrics"]
+        return {each["name"]: each["value"] for each in metrics if each["name"].endswith("Duration")}
 
     async def screenshot(self, file: Path) -> None:
         """As a PNG, for people."""

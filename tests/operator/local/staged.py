@@ -31,10 +31,10 @@ class Stage:
         overview = Overview("rota://127.0.0.1:7070", [(group, f"shop/{group}") for group in groups])
         self.dashboard = DashboardState(overview, lambda: self.workloads, lambda: self.now_ms)
 
-    def pass_time(self, seconds: int) -> None:
-        """Move the clock and record each second of it, as the runner does."""
-        for _ in range(seconds):
-            self.now_ms += 1_000
+    def pass_time(self, seconds: int, step_s: int = 1) -> None:
+        """Move the clock and record all groups at each step, as the runner does each second."""
+        for _ in range(seconds // step_s):
+            self.now_ms += 1_000 * step_s
             self.dashboard.record_all()
 
     def offsets(

@@ -6,10 +6,17 @@ const SVG = document.getElementById("patterns").namespaceURI;
 // Describe an element. Children are elements, texts, and lists of both; null and false are left out. Attributes: a function is
 // an event handler, true and false are present and absent, `key` identifies an element among its siblings.
 export function element(name, attributes, ...children) {
-  return { name, attributes: attributes || {}, children: children.flat(Infinity).filter(isShown).map(asChild) };
+  return { name, attributes: attributes || {}, children: addTo([], children) };
 }
-const isShown = (child) => child !== null && child !== false && child !== "";
-const asChild = (child) => (typeof child === "object" ? child : String(child));
+
+function addTo(shown, children) {
+  for (const child of children) {
+    if (Array.isArray(child)) addTo(shown, child);
+    else if (typeof child === "object") child !== null && shown.push(child);
+    else if (child !== false && child !== "") shown.push(String(child));
+  }
+  return shown;
+}
 
 // Make the children of `parent` equal to `wanted`. An element that is the same object as in the last call is left alone.
 export function patch(parent, wanted) {
@@ -26,6 +33,22 @@ export function patch(parent, wanted) {
     next.remove();
     next = rest;
   }
+}
+
+// Update children of which each fits to the one that was shown before, as most do.
+function updateAll(parent, wanted) {
+  let node = parent.firstChild;
+  for (const want of wanted) {
+    update(node, want);
+    node = node.nextSibling;
+  }
+}
+
+function isAlike(had, wanted) {
+  return had.length === wanted.length && had.every((before, at) => {
+    const want = wanted[at];
+    return typeof want === "string" ? typeof before === "string" : before.name === want.name && before.attributes.key === want.attributes.key;
+  });
 }
 
 // Remove keyed children that are not wanted any more, and return the others by key.
@@ -71,7 +94,8 @@ function update(node, want) {
     if (had.attributes[name] !== want.attributes[name]) setAttribute(node, name, want.attributes[name]);
   }
   node.shown = want;
-  if (want.children.length || had.children.length) patch(node, want.children);
+  if (isAlike(had.children, want.children)) updateAll(node, want.children);
+  else patch(node, want.children);
   // Of a selection: known once its options are there.
   if ("value" in want.attributes && node.value !== want.attributes.value) node.value = want.attributes.value;
 }

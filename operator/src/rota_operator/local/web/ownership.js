@@ -7,7 +7,10 @@ import { fillOf, letterOf, signed } from "./signs.js";
 
 // In pixels: height of a partition, of the numbers of rebalances, and the width that a letter or a number needs.
 const LANE = 18, HEAD = 16, LETTER = 9, NUMBER = 18;
-// By group id: what was said last of the cell at the pointer.
+// Partitions that are drawn at a time, those above the visible ones, and how many may scroll by until others are drawn.
+const DRAWN = 38, ABOVE = 6, STEP = 4;
+// By group id: the first visible partition, and what was said last of the cell at the pointer.
+const scrolled = new Map();
 const pointed = new Map();
 const TICKS = ["15 min ago", "10 min", "5 min", "now"];
 
@@ -23,23 +26,32 @@ export function numberedRebalances(group) {
   return group.history.filter((event) => event.kind === "rebalance").map((event, at) => ({ ...event, number: group.rebalances - at }));
 }
 
-// The timeline up to `nowMs`, drawn `width` pixels wide.
-export function timeline(group, history, nowMs, width, isTextOpen, onText) {
+// The timeline up to `nowMs`, drawn `width` pixels wide. Of many partitions only those are drawn that are in view: `onScroll` is
+// called when others are.
+export function timeline(group, history, nowMs, width, { isTextOpen, onText, onScroll }) {
   const lanes = lanesOf(group, history);
   if (!lanes.length) return element("p", { class: "soft" }, "no partitions yet");
   const end = Math.floor(nowMs / 1000) * 1000, start = end - WINDOW_MS;
   const x = (ms) => Math.round(((Math.min(Math.max(ms, start), end) - start) / WINDOW_MS) * width);
   const rebalances = numberedRebalances(group).filter((event) => event.at_ms >= start);
   const height = lanes.length * LANE;
+  const first = Math.max(0, (scrolled.get(group.group_id) || 0) - ABOVE);
+  const scroll = (event) => {
+    const top = Math.floor(event.target.scrollTop / LANE), before = scrolled.get(group.group_id) || 0;
+    if (Math.abs(top - before) < STEP && top !== 0) return;
+    scrolled.set(group.group_id, top);
+    onScroll();
+  };
   const look = (event) => point(event, group.group_id, lanes, start);
   return element("div", {},
-    element("div", { class: "timeline", tabindex: 0, role: "group", "aria-label": "owners of " + lanes.length + " partitions over the last 15 minutes; as text below" },
+    element("div", { class: "timeline", scroll, tabindex: 0, role: "group", "aria-label": "owners of " + lanes.length + " partitions over the last 15 minutes; as text below" },
       element("div", { class: "head soft" }, "rebalances"),
       element("svg", { class: "head", width, height: HEAD, "aria-hidden": "true" }, numbersOf(rebalances, x)),
       element("div", { class: "lanes" }, lanes.map(([name, , topic, number]) => element("div", { class: "lane", key: name, title: name },
         element("span", {}, topic), element("span", {}, number)))),
       element("svg", { class: "cells", width, height, "aria-hidden": "true", pointermove: look, pointerdown: look },
-        lanes.map(([name, spans], row) => element("g", { key: name, transform: "translate(0 " + row * LANE + ")" }, cells(spans, start, x, history.signs))),
+        lanes.slice(first, first + DRAWN).map(([name, spans], row) =>
+          element("g", { key: name, transform: "translate(0 " + (first + row) * LANE + ")" }, cells(spans, start, x, history.signs))),
         rebalances.map((event) => element("path", { class: "rebalance", key: event.number, d: "M" + x(event.at_ms) + " 0v" + height }))),
       element("div", { class: "foot" }),
       element("div", { class: "axis foot", "aria-hidden": "true" }, TICKS.map((tick) => element("span", {}, tick)))),

@@ -26,13 +26,15 @@ function stateClass(state) {
 }
 const badge = (state) => element("span", { class: "state " + stateClass(state) }, state);
 
-// Rows begin with their key. In a narrow window each row is a block, and cells show the heads of their columns themselves.
-function table(name, heads, rows) {
-  const head = heads.map(([text, kind]) => element("th", { class: kind || "", scope: "col" }, text));
-  const body = rows.map(([key, ...cells]) => element("tr", { key }, cells.map((cell, at) =>
-    element("td", { class: heads[at][1] || "", "data-head": heads[at][0] }, cell))));
-  return element("div", { class: "rows", tabindex: 0, role: "group", "aria-label": name },
-    element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)));
+// Rows begin with their key. Each row is a grid of its own, so that the browser lays out only those in view; the roles say that it is
+// a table all the same. In a narrow window cells show the heads of their columns themselves.
+function table(kind, name, heads, rows) {
+  const head = heads.map(([text, ofColumn]) => element("th", { class: ofColumn || "", scope: "col", role: "columnheader" }, text));
+  const body = rows.map(([key, ...cells]) => element("tr", { key, role: "row" }, cells.map((cell, at) =>
+    element("td", { class: heads[at][1] || "", "data-head": heads[at][0], role: "cell" }, cell))));
+  return element("div", { class: "rows " + kind, tabindex: 0, role: "group", "aria-label": name },
+    element("table", { role: "table" }, element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, head)),
+      element("tbody", { role: "rowgroup" }, body)));
 }
 
 function chips(names) {
@@ -78,7 +80,7 @@ function members(group, workloads, history) {
     ["dead letters", "number"], ["rate", "number"], ["restarts", "number"],
   ];
   const restarts = restartsByReplica(workloads);
-  return table("members of " + group.group_id, heads, group.members.map((member) => [
+  return table("of-members", "members of " + group.group_id, heads, group.members.map((member) => [
     member.name,
     element("span", { title: member.last_error || "" }, signed(member.name, history.signs)),
     badge(member.draining ? "Draining" : member.suspended ? "Suspended" : member.state),
@@ -137,7 +139,7 @@ function partitions(group, history) {
     ];
   });
   const more = group.partitions_left_out;
-  return element("div", {}, table("partitions of " + group.group_id, heads, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
+  return element("div", {}, table("of-partitions", "partitions of " + group.group_id, heads, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
 }
 
 // While the group's state is unknown, so is the owner of a partition that has none.
@@ -162,7 +164,7 @@ function ownership(group, history) {
     else withText.delete(id);
     render();
   };
-  return timeline(group, history, view.at_ms, timelineWidth, withText.has(id), onText);
+  return timeline(group, history, view.at_ms, timelineWidth, { isTextOpen: withText.has(id), onText, onScroll: render });
 }
 
 function events(group) {
@@ -200,7 +202,7 @@ function groupSection(group, workloads) {
 
 function otherSection(workloads) {
   const heads = [["workload"], ["kind"], ["replicas"], ["restarts", "number"]];
-  return element("section", { key: "others" }, element("h2", {}, "Other workloads"), table("other workloads", heads, workloads.map((workload) => [
+  return element("section", { key: "others" }, element("h2", {}, "Other workloads"), table("of-workloads", "other workloads", heads, workloads.map((workload) => [
     workload.namespace + "/" + workload.name,
     workload.namespace + "/" + workload.name, workload.kind, scaling(workload), count(workload.restarts),
   ])));

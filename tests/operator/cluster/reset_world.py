@@ -337,6 +337,7 @@ class Source(OffsetSource):
 
     @override
     async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
+        assert at_ms >= 0, "-1 is the log end in ListOffsets, -2 the log start"
         return dict.fromkeys(partitions, 30)
 
     @override

@@ -79,7 +79,9 @@ def test_dry_run_execution_and_undo_bring_back_every_offset() -> None:
     ("to", "offset"),
     [
         ({"datetime": "2023-11-14T00:00:00Z"}, 30),
+        ({"datetime": "1969-12-31T23:59:59.999Z"}, 30),
         ({"byDuration": "PT1H30M"}, 30),
+        ({"byDuration": "PT999999H"}, 30),
         ({"earliest": True}, 10),
         ({"latest": True}, 100),
         ({"offset": 77}, 77),

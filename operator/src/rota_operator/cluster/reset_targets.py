@@ -24,7 +24,8 @@ def target_of(to: ResetTo, now_ms: int, plan: Plan | None) -> Target:
     if to.datetime is not None:
         at_ms = time_ms(to.datetime)
         time_problem("datetime", at_ms, now_ms)
-        return ToTime(at_ms)
+        # Negative times have other meanings in ListOffsets.
+        return ToTime(max(0, at_ms))
     if to.by_duration is not None:
         return ToTime(max(0, now_ms - duration_ms(to.by_duration)))
     if to.offset is not None:

@@ -1,6 +1,8 @@
 """A server on loopback that answers as the test says: for answers that a real API server gives rarely."""
 
 import json
+import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,15 +60,28 @@ class ApiServer:
         return [each for each in self.sent if each.is_watch]
 
 
+class HttpServer(ThreadingHTTPServer):
+    """A thread for each connection. A client that hangs up, or refuses the certificate, is no error of a test."""
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
-def serving(server: ApiServer) -> Iterator[ApiServer]:
+def serving(server: ApiServer, tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
     """Serve on a free port."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, server))
+    http = HttpServer(("127.0.0.1", 0), partial(Handler, server))
+    if tls is not None:
+        # Without a handshake in the thread that accepts: a client that refuses the certificate would end it.
+        http.socket = tls.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
     # Those of silent answers end with `stopping`.
     http.daemon_threads = False
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    server.address = f"http://127.0.0.1:{http.server_address[1]}"
+    scheme = "http" if tls is None else "https"
+    server.address = f"{scheme}://127.0.0.1:{http.server_address[1]}"
     try:
         yield server
     finally:

@@ -1,6 +1,8 @@
 """Each way in which the API server cannot be asked is one sentence that says what is wrong, where, and what to do next."""
 
+import json
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kubectl.api_server import Answer, Sent, Silent, refusal
+from tests.cli.kubectl.api_server import Answer, ApiServer, Sent, Silent, refusal, serving
 from tests.cli.kubectl.conftest import Kubectl, Serve, write_kubeconfig
 from tests.cli.kubectl.resources import NAME, answering, group, not_found
+from tests.support.certificates import LOOPBACK, Authority
 from tests.support.processes import free_port
 
 DESCRIBE = ("groups", "describe", NAME)
@@ -65,6 +68,26 @@ def test_a_kubeconfig_without_a_current_context(kubectl: Kubectl, kubeconfig: Pa
     assert (done.code, done.error) == (
         2,
         f"the kubeconfig {kubeconfig} has no current context: choose one with --context",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("/does/not/exist", "[Errno 2] No such file or directory: '/does/not/exist'"),
+        ("false", "exec: process returned 1"),
+    ],
+)
+def test_a_login_program_that_fails(kubectl: Kubectl, kubeconfig: Path, command: str, reason: str) -> None:
+    write_kubeconfig(kubeconfig, "http://127.0.0.1:1")
+    config = json.loads(kubeconfig.read_text())
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "interactiveMode": "Never"}
+    config["users"][0]["user"] = {"exec": plugin}
+    kubeconfig.write_text(json.dumps(config))
+    done = kubectl(*DESCRIBE)
+    assert (done.code, done.error) == (
+        1,
+        f"no credentials for context test of {kubeconfig} ({reason}): log in again, or check its user with `kubectl config view`",
     )
 
 
@@ -143,6 +166,20 @@ def test_a_name_that_cannot_be_one_is_refused_before_a_request(
     assert done.code == 2
     assert done.error.startswith(f'NAME "{name}" is not a valid name')
     assert server.sent == []
+
+
+@pytest.mark.process
+def test_a_certificate_of_an_unknown_authority(kubectl: Kubectl, kubeconfig: Path, tmp_path: Path) -> None:
+    issued = Authority(tmp_path / "authority").issue("server", names=LOOPBACK)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.certificate, issued.key)
+    with serving(ApiServer(not_found), context) as server:
+        write_kubeconfig(kubeconfig, server.address)
+        done = kubectl(*DESCRIBE)
+    assert done.code == 3
+    assert done.error.startswith(f"no TLS connection to {server.address} (")
+    assert "certificate verify failed" in done.error
+    assert done.error.endswith(f"): check the certificate authority in context test of {kubeconfig}")
 
 
 @pytest.mark.process

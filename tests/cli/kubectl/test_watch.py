@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota_cli.clusters.kubernetes import follow
-from tests.cli.kubectl.api_server import Answer, Sent, Watch, refusal
+from tests.cli.kubectl.api_server import Answer, Sent, Silent, Watch, refusal
 from tests.cli.kubectl.conftest import Kubectl, Serve
 from tests.cli.kubectl.resources import CONDITIONS, NAME, PATH, STATUS, condition, group
 
@@ -36,10 +36,12 @@ def bookmark(version: str) -> dict[str, Any]:
     return event("BOOKMARK", {"kind": "ConsumerGroup", "metadata": {"resourceVersion": version}})
 
 
-def script(lists: Iterator[list[dict[str, Any]]], watches: Iterator[Answer | Watch]) -> Callable[[Sent], Any]:
+def script(
+    lists: Iterator[list[dict[str, Any]]], watches: Iterator[Answer | Silent | Watch]
+) -> Callable[[Sent], Any]:
     """Answer lists and watches in order; a version of a list is that of its object, else 50."""
 
-    def answer(sent: Sent) -> Answer | Watch:
+    def answer(sent: Sent) -> Answer | Silent | Watch:
         if sent.is_watch:
             return next(watches, DENIED)
         if sent.path == f"{PATH}/{NAME}":
@@ -124,6 +126,17 @@ def test_a_connection_that_breaks_is_opened_again(serve: Serve, kubectl: Kubectl
     ]
     assert [each.query["resourceVersion"] for each in server.watches] == ["100", "101", "102"]
     assert done.stderr.startswith("rota: the watch is interrupted, and goes on by itself: http://127.0.0.1:")
+
+
+def test_a_watch_without_a_byte_is_opened_again(
+    serve: Serve, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota_cli.clusters.kubernetes.api.WATCH_S", 0)
+    watches: list[Silent | Watch] = [Silent(), Watch([event("MODIFIED", group(STUCK, version="101"))])]
+    server = serve(script(iter([[group()]]), iter(watches)))
+    done = kubectl("groups", "watch", NAME, "--timeout", "0.5", "-o", "json")
+    assert changes(done.stdout)[1][0] == "Stuck in generation 4"
+    assert [each.query["resourceVersion"] for each in server.watches] == ["100", "100", "101"]
 
 
 def test_an_api_server_that_cannot_serve_is_asked_less_and_less_often_and_said_once(

@@ -3,8 +3,10 @@ Finds the API server and the caller's credentials, in the order of kubectl: `--k
 the service account of a pod. Used by `ApiFlags`; gives `Access`, which `Api` opens.
 """
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from kubernetes.config import ConfigException, load_incluster_config, load_kube_
 from kubernetes.config.kube_config import KubeConfigMerger
 from yaml import YAMLError
 
-from rota_cli.errors import NotFound, WrongUsage
+from rota_cli.errors import Failure, NotFound, WrongUsage
 
 DEFAULT_FILE = "~/.kube/config"
 DEFAULT_NAMESPACE = "default"
@@ -62,11 +64,29 @@ def _file_access(files: str, context: str) -> Access:
     if name not in contexts:
         raise NotFound(f"no context {name} in the kubeconfig {files}: see `kubectl config get-contexts`")
     configuration = _configuration()
-    load_kube_config(
-        config_file=files, context=name, client_configuration=configuration, persist_config=False
-    )  # type: ignore[no-untyped-call]
+    with _logged_errors() as problems:
+        load_kube_config(
+            config_file=files, context=name, client_configuration=configuration, persist_config=False
+        )  # type: ignore[no-untyped-call]
+    if problems:
+        raise Failure(
+            f"no credentials for context {name} of {files} ({'; '.join(problems)}): log in again, or check its user with `kubectl config view`"
+        )
     namespace = (contexts[name].get("context") or {}).get("namespace") or DEFAULT_NAMESPACE
     return Access(configuration, str(namespace), f"context {name} of {files}")
+
+
+@contextmanager
+def _logged_errors() -> Iterator[list[str]]:
+    """Yield the errors that are logged within the block: the loader logs those of credential plugins, and goes on without any."""
+    found: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: found.append(" ".join(record.getMessage().split()))  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    try:
+        yield found
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def _pod_access(files: str, *, is_named: bool) -> Access:

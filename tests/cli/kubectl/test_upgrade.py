@@ -12,9 +12,10 @@ UPGRADE = ("groups", "upgrade", NAME, "--image", IMAGE)
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "orders"}
 
 
-def patching(answer: Answer) -> Callable[[Sent], Any]:
-    """Answer the read of a group, and its patch."""
-    return lambda sent: answer if sent.method == "PATCH" else answering(group(scaleTargetRef=TARGET))(sent)
+def patching(answer: Answer, image: str = "") -> Callable[[Sent], Any]:
+    """Answer the read of a group with this image in its spec, and its patch."""
+    read = answering(group(scaleTargetRef=TARGET, sidecar={"image": image}))
+    return lambda sent: answer if sent.method == "PATCH" else read(sent)
 
 
 def test_the_image_is_applied_to_the_group_that_was_read(serve: Serve, kubectl: Kubectl) -> None:
@@ -32,10 +33,26 @@ def test_the_image_is_applied_to_the_group_that_was_read(serve: Serve, kubectl: 
         f"{PATH}/{NAME}",
         "application/apply-patch+yaml",
     )
-    assert sent.query == {"fieldManager": "kubectl-rota", "force": "false"}
     assert sent.body["spec"] == {"sidecar": {"image": IMAGE}}
     # Deleted and created again meanwhile: it is another group, which is left alone.
     assert sent.body["metadata"]["uid"] == "u-1"
+
+
+def test_the_empty_default_that_the_creator_owns_is_overridden_unless_it_was_set_meanwhile(
+    serve: Serve, kubectl: Kubectl
+) -> None:
+    server = serve(patching(Answer(200, group())))
+    assert kubectl(*UPGRADE).code == 0
+    assert server.sent[-1].query == {"fieldManager": "kubectl-rota", "force": "true"}
+    assert server.sent[-1].body["metadata"]["resourceVersion"] == "100"
+
+
+def test_an_image_that_was_set_is_not_overridden(serve: Serve, kubectl: Kubectl) -> None:
+    server = serve(patching(Answer(200, group()), image="registry.example/rota-sidecar:0.1.0"))
+    assert kubectl(*UPGRADE).code == 0
+    assert server.sent[-1].query == {"fieldManager": "kubectl-rota", "force": "false"}
+    # The operator may write the status meanwhile.
+    assert "resourceVersion" not in server.sent[-1].body["metadata"]
 
 
 def test_a_dry_run_changes_nothing(serve: Serve, kubectl: Kubectl) -> None:
@@ -61,7 +78,7 @@ def test_an_image_that_another_manager_has_set_is_changed_there(serve: Serve, ku
         "message": 'conflict with "argocd" using rota.dev/v1alpha1',
         "field": ".spec.sidecar.image",
     }
-    serve(patching(refusal(409, "Apply failed with 1 conflict", causes=[cause])))
+    serve(patching(refusal(409, "Apply failed with 1 conflict", causes=[cause]), image="other:1"))
     done = kubectl(*UPGRADE)
     assert (done.code, done.error) == (
         1,

@@ -92,10 +92,17 @@ class Api:
         return self._request("GET", path, Asked("get", kind, None, "", self.server))
 
     def apply(
-        self, kind: ResourceKind, namespace: str, name: str, fields: Object, *, manager: str, dry_run: bool
+        self, kind: ResourceKind, fields: Object, *, manager: str, force: bool, dry_run: bool
     ) -> Object:
-        """Server-side apply: own exactly these fields. Raises FieldConflict where another manager owns one with another value."""
-        query = {"fieldManager": manager, "force": "false", **({"dryRun": "All"} if dry_run else {})}
+        """
+        Server-side apply: own exactly these fields of the object that `metadata` names.
+
+        Without `force`, raises FieldConflict where another manager owns one with another value.
+        """
+        namespace, name = str(fields["metadata"]["namespace"]), str(fields["metadata"]["name"])
+        query = {"fieldManager": manager, "force": "true" if force else "false"}
+        if dry_run:
+            query["dryRun"] = "All"
         asked = Asked("patch", kind, namespace, name, self.server)
         return self._request("PATCH", kind.path(namespace, name, **query), asked, fields, APPLY)
 

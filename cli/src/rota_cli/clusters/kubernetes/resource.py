@@ -48,6 +48,8 @@ class ConsumerGroup:
     namespace: str
     name: str
     uid: str
+    # Increased by each write.
+    version: str
     # Increased by each edit of the spec.
     generation: int
     # Generation of the spec that the status is of; None: the operator has written no status.
@@ -86,6 +88,11 @@ class ConsumerGroup:
         """True if the members are static."""
         return bool((self.spec.get("membership") or {}).get("static"))
 
+    @property
+    def image_asked(self) -> str | None:
+        """Return the sidecar image of the spec; None: the operator chooses it."""
+        return (self.spec.get("sidecar") or {}).get("image") or None
+
     def rota_command(self, command: str) -> str:
         """Return the command of `rota groups` that asks the group's servers themselves."""
         first, *rest = [str(each) for each in self.spec.get("bootstrapServers") or ("",)]
@@ -118,6 +125,7 @@ def parse_group(resource: Mapping[str, Any]) -> ConsumerGroup:
         namespace=str(metadata.get("namespace", "")),
         name=str(metadata["name"]),
         uid=str(metadata.get("uid", "")),
+        version=str(metadata.get("resourceVersion", "")),
         generation=int(metadata.get("generation", 0)),
         observed_generation=status.get("observedGeneration"),
         spec=resource.get("spec") or {},

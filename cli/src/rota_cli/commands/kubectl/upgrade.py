@@ -34,13 +34,17 @@ def upgrade(
         group = read_group(api, target.namespace, name)
         # Of this very object: one that was deleted meanwhile is not created.
         metadata = {"name": name, "namespace": target.namespace, "uid": group.uid}
+        # The creator owns the empty default of the schema; an image that was set meanwhile is not overridden.
+        is_default = group.image_asked is None
+        if is_default:
+            metadata["resourceVersion"] = group.version
         fields = {
             "apiVersion": CONSUMER_GROUP.api_version,
             "kind": "ConsumerGroup",
             "metadata": metadata,
             "spec": {"sidecar": {"image": image}},
         }
-        api.apply(CONSUMER_GROUP, target.namespace, name, fields, manager=FIELD_MANAGER, dry_run=dry_run)
+        api.apply(CONSUMER_GROUP, fields, manager=FIELD_MANAGER, force=is_default, dry_run=dry_run)
     _report(group, image, output, dry_run=dry_run)
 
 

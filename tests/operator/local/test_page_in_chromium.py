@@ -27,6 +27,11 @@ TIMELINE = """
 [document.querySelectorAll('.lane').length, [...document.querySelectorAll('.members-legend .signed span')].map((name) => name.innerText),
  [...document.querySelectorAll('.causes li')].filter((cause) => cause.textContent.includes('orders-2 left: ')).length]
 """
+# By partition: the owner of the last cell, and that of the table, which is the coordinator's.
+OWNERS = """
+[[...document.querySelectorAll('.texts li')].map((item) => / (.*): (.*) from .* on$/.exec(' ' + item.textContent)).filter(Boolean).map(([, ...owner]) => owner),
+ [...document.querySelectorAll("[data-group] table")[1].querySelectorAll("tbody tr")].map((row) => [row.cells[0].textContent, row.cells[1].querySelector(".signed span").textContent])]
+"""
 REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: .+, paused ")
 FEWER = "document.querySelector('[aria-label=\"remove a replica of orders\"]')"
 
@@ -53,6 +58,11 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     assert any(map(REBALANCED.match, events)), events
     names = [f"orders-{number}" for number in range(3)]
     assert await tab.evaluate(TIMELINE) == [6, names, 1]
+    await tab.evaluate("document.querySelector('details summary').click()")
+    await tab.until("document.querySelector('.texts') !== null", WITHIN_S)
+    cells, table = await tab.evaluate(OWNERS)
+    assert cells == table
+    assert len(table) == 6
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not await tab.evaluate(wide), "it has to be moved sideways"
     assert tab.errors == []

@@ -7,10 +7,12 @@ import { WINDOW_MS } from "./recorded.js";
 const WIDTH = WINDOW_MS / 1000, HEIGHT = 1000;
 // Samples further apart have a gap between them: the machine was asleep.
 const GAP_MS = 12500;
+// A sparkline has one value for so many samples, as it has few pixels.
+export const SPARKLINE_STEP = 3;
 const TICKS = ["15 min ago", "10 min", "5 min", "now"];
 
 // Return the path of a series up to `endMs`, and `top` as its highest value.
-export function pathOf(series, endMs, top) {
+export function pathOf(series, endMs, top, gapMs = GAP_MS) {
   let path = "", before = null;
   for (const [atMs, value] of series) {
     if (value === null) {
@@ -20,7 +22,7 @@ export function pathOf(series, endMs, top) {
     const x = WIDTH - Math.round((endMs - atMs) / 1000);
     const y = HEIGHT - Math.round((Math.min(value, top) / top) * HEIGHT);
     // A point on its own is drawn as a dot.
-    path += before === null || atMs - before > GAP_MS ? "M" + x + " " + y + "h.1L" + x + " " + y : "L" + x + " " + y;
+    path += before === null || atMs - before > gapMs ? "M" + x + " " + y + "h.1L" + x + " " + y : "L" + x + " " + y;
     before = atMs;
   }
   return path;
@@ -56,7 +58,7 @@ export function sparkline(name, series, format) {
   const top = topOf(series), end = series.length ? series.at(-1)[0] : 0;
   const label = name + ", last 15 minutes: highest " + format(highestOf(series));
   return element("svg", { class: "sparkline", viewBox: "0 0 " + WIDTH + " " + HEIGHT, preserveAspectRatio: "none", role: "img", "aria-label": label },
-    element("path", { class: "line line-0", d: pathOf(series, end, top) }));
+    element("path", { class: "line line-0", d: pathOf(series, end, top, SPARKLINE_STEP * GAP_MS) }));
 }
 
 const last = (series) => (series.length ? series.at(-1)[1] : null);

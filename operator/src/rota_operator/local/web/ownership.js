@@ -7,6 +7,8 @@ import { fillOf, letterOf, signed } from "./signs.js";
 
 // In pixels: height of a partition, of the numbers of rebalances, and the width that a letter or a number needs.
 const LANE = 18, HEAD = 16, LETTER = 9, NUMBER = 18;
+// The window moves by this much at a time: each cell is drawn anew then.
+const MOVED_MS = 5000;
 // Partitions that are drawn at a time, those above the visible ones, and how many may scroll by until others are drawn.
 const DRAWN = 38, ABOVE = 6, STEP = 4;
 // By group id: the first visible partition, and what was said last of the cell at the pointer.
@@ -31,7 +33,7 @@ export function numberedRebalances(group) {
 export function timeline(group, history, nowMs, width, { isTextOpen, onText, onScroll }) {
   const lanes = lanesOf(group, history);
   if (!lanes.length) return element("p", { class: "soft" }, "no partitions yet");
-  const end = Math.floor(nowMs / 1000) * 1000, start = end - WINDOW_MS;
+  const end = Math.ceil(nowMs / MOVED_MS) * MOVED_MS, start = end - WINDOW_MS;
   const x = (ms) => Math.round(((Math.min(Math.max(ms, start), end) - start) / WINDOW_MS) * width);
   const rebalances = numberedRebalances(group).filter((event) => event.at_ms >= start);
   const height = lanes.length * LANE;

@@ -1,6 +1,6 @@
 // The page: follows the event stream, and shows each state as a whole.
 
-import { chart, sparkline } from "./charts.js";
+import { SPARKLINE_STEP, chart, sparkline } from "./charts.js";
 import { element, patch } from "./elements.js";
 import { UNKNOWN, clock, count, rate, seconds } from "./format.js";
 import { numberedRebalances, rebalanceText, timeline } from "./ownership.js";
@@ -153,7 +153,7 @@ function lagLine(name, history) {
   const newest = history.samples.at(-1);
   history.lines = history.lines && history.lines.of === newest ? history.lines : { of: newest, drawn: new Map() };
   const { drawn } = history.lines;
-  if (!drawn.has(name)) drawn.set(name, sparkline("lag of " + name, history.series(name, VALUES.lagRecords), count));
+  if (!drawn.has(name)) drawn.set(name, sparkline("lag of " + name, history.thinned(name, VALUES.lagRecords, SPARKLINE_STEP), count));
   return drawn.get(name);
 }
 

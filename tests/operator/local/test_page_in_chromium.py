@@ -32,6 +32,7 @@ OWNERS = """
 [[...document.querySelectorAll('.texts li')].map((item) => / (.*): (.*) from .* on$/.exec(' ' + item.textContent)).filter(Boolean).map(([, ...owner]) => owner),
  [...document.querySelectorAll("[data-group] table")[1].querySelectorAll("tbody tr")].map((row) => [row.cells[0].textContent, row.cells[1].querySelector(".signed span").textContent])]
 """
+LAG_LINES = "[...document.querySelectorAll('.chart:first-child .plot .line, .sparkline .line')].filter((line) => line.getAttribute('d')).length"
 REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: .+, paused ")
 FEWER = "document.querySelector('[aria-label=\"remove a replica of orders\"]')"
 
@@ -50,6 +51,8 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     assert [row[0] for row in rows] == [f"orders-{number}" for number in range(6)]
     assert {row[3] for row in rows} == {str(RECORDS // 6)}
     assert "live, " in await tab.evaluate("document.getElementById('connection').innerText")
+    # The runner has recorded the lag of the group and of each partition.
+    await tab.until(f"{LAG_LINES} === 7", WITHIN_S)
 
     await tab.evaluate(f"{FEWER}.click()")
     await tab.until(members(2, 3), WITHIN_S)

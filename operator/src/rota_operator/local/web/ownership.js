@@ -52,7 +52,7 @@ export function timeline(group, history, nowMs, width, { isTextOpen, onText, onS
       element("div", { class: "lanes" }, lanes.map(([name, , topic, number]) => element("div", { class: "lane", key: name, title: name },
         element("span", {}, topic), element("span", {}, number)))),
       element("svg", { class: "cells", width, height, "aria-hidden": "true", pointermove: look, pointerdown: look },
-        lanes.slice(first, first + DRAWN).map(([name, spans], row) =>
+        lanes.slice(first, first + (width ? DRAWN : 0)).map(([name, spans], row) =>
           element("g", { key: name, transform: "translate(0 " + (first + row) * LANE + ")" }, cells(spans, start, x, history.signs))),
         rebalances.map((event) => element("path", { class: "rebalance", key: event.number, d: "M" + x(event.at_ms) + " 0v" + height }))),
       element("div", { class: "foot" }),

@@ -12,10 +12,10 @@ const CHIPS_MAX = 24;
 let view = null;
 const recorded = new Map();
 const chosen = new Map();
-// Groups whose owners are shown as text, and the width of timelines in pixels.
+// Groups whose owners are shown as text, and the width of timelines in pixels; 0: it is measured once there is one.
 const withText = new Set();
 const WIDTH_MIN = 100;
-let timelineWidth = WIDTH_MIN;
+let timelineWidth = 0;
 
 const historyOf = (group) => recorded.get(group.group_id) || new Recorded();
 

@@ -2,18 +2,24 @@
 
 import json
 import re
-from collections.abc import Iterator
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from rota_cli.kubectl_program import kubectl_program
+from rota_cli.process import run_program
+from tests.cli.command import CommandResult
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import only_row
 from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, SHOP, orders
 from tests.support.cluster.rota_manifests import COORDINATOR, COORDINATOR_ADDRESS
 from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
-from tests.support.processes import wait_for
+from tests.support.processes import Process, wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -23,6 +29,9 @@ PARTITIONS, REPLICAS = 12, 3
 OWN_GRACE_S, SESSION_S = 5, 60
 LONG_SESSION_S = 900
 SERVERS = f"rota://{COORDINATOR_ADDRESS}"
+
+
+KubectlRota = Callable[..., CommandResult]
 
 
 class Applied(NamedTuple):
@@ -105,6 +114,22 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     rota_cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
+@pytest.fixture
+def kubectl_rota(
+    applied: Applied, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> KubectlRota:
+    """`kubectl rota` in this process, for the example's namespace."""
+    monkeypatch.setenv("KUBECONFIG", str(applied.cluster.kubeconfig))
+
+    def run(*arguments: str) -> CommandResult:
+        monkeypatch.setattr("sys.argv", ["kubectl-rota", *arguments, "--namespace", applied.namespace])
+        code = run_program(kubectl_program, "kubectl rota")
+        said = capsys.readouterr()
+        return CommandResult(code, said.out, said.err)
+
+    return run
+
+
 def test_a_group_is_ready_when_every_partition_has_an_owner_and_one_line_shows_it(applied: Applied) -> None:
     status = applied.get(f"consumergroup/{GROUP}")["status"]
     assert (status["members"], status["partitions"], status["unownedPartitions"]) == (REPLICAS, PARTITIONS, 0)
@@ -128,6 +153,95 @@ def test_the_settings_lie_in_a_config_map_that_goes_with_the_group(applied: Appl
     [owner] = config_map["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("ConsumerGroup", group["metadata"]["uid"])
     assert json.loads(config_map["data"]["settings.json"])["topics"] == group["spec"]["topics"]
+
+
+def test_kubectl_rota_shows_the_group_and_finds_nothing_wrong(
+    applied: Applied, kubectl_rota: KubectlRota
+) -> None:
+    described = kubectl_rota("groups", "describe", GROUP, "-o", "json").data
+    pods = {each["metadata"]["name"] for each in applied.members()}
+    assert {each["pod"] for each in described["members"]} == pods
+    assert (described["group"], described["partitions"]) == (applied.status()["groupId"], PARTITIONS)
+    lag = kubectl_rota("groups", "lag", GROUP, "-o", "json").data
+    assert lag["lag_records"] is not None
+    explained = kubectl_rota("groups", "explain", GROUP, "-o", "json").data
+    assert any("Adopted" in each["says"] for each in explained if each["about"] == "event"), explained
+
+    checks = kubectl_rota("doctor", GROUP, "-o", "json").data
+    found = {each["what"]: each for each in checks if each["what"] != "group"}
+    assert {each["verdict"] for each in found.values()} == {"ok"}, checks
+    assert list(found) == ["api server", "resource", "rights", "operator", "sidecars"]
+
+
+def test_kubectl_rota_says_what_a_real_api_server_refuses(
+    applied: Applied, kubectl_rota: KubectlRota, tmp_path: Path
+) -> None:
+    missing = kubectl_rota("groups", "describe", "other")
+    assert missing.code == 4
+    assert missing.error.startswith(f"consumergroup {applied.namespace}/other not found at https://")
+
+    config = json.loads(applied.cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": applied.kubectl("create", "token", "default").strip()}
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(config))
+    account = f"system:serviceaccount:{applied.namespace}:default"
+    for command, right in ((("describe",), "get"), (("watch",), "get"), (("upgrade", "--image=x"), "get")):
+        denied = kubectl_rota("groups", *command, GROUP, "--kubeconfig", str(file))
+        assert denied.error.startswith(
+            f"{account} may not {right} consumergroups.rota.dev in namespace {applied.namespace} at https://"
+        )
+    checks = kubectl_rota("doctor", "--kubeconfig", str(file))
+    assert "you may not list pods" in checks.stdout
+    assert f"unknown: {account} may not get leases.coordination.k8s.io in namespace rota" in checks.stdout
+
+
+def test_kubectl_rota_leaves_an_image_to_the_manager_that_has_set_it(
+    applied: Applied, kubectl_rota: KubectlRota
+) -> None:
+    pinned = applied.status()["sidecarImage"]
+    other = kubectl_rota("groups", "upgrade", GROUP, "--image", "other:1", "--dry-run", "-o", "json").data
+    assert (other["former_image"], other["dry_run"]) == (pinned, True)
+
+    change = json.dumps({"spec": {"sidecar": {"image": pinned}}})
+    group = f"consumergroup/{GROUP}"
+    applied.kubectl("patch", group, "--type=merge", f"--patch={change}", "--field-manager=gitops")
+    refused = kubectl_rota("groups", "upgrade", GROUP, "--image", "other:1", "--dry-run")
+    assert refused.error.startswith(
+        f"spec.sidecar.image of consumergroup {applied.namespace}/{GROUP} is managed by gitops: change it there"
+    )
+    # The image in use: no pod is replaced.
+    assert kubectl_rota("groups", "upgrade", GROUP, "--image", pinned).code == 0
+    managers = applied.kubectl(
+        "get", group, "--show-managed-fields", "--output=jsonpath={.metadata.managedFields[*].manager}"
+    )
+    assert "kubectl-rota" in managers.split()
+    applied.kubectl("patch", group, "--type=merge", '--patch={"spec":{"sidecar":{"image":null}}}')
+
+
+def test_kubectl_rota_watches_the_group(applied: Applied, tmp_path: Path) -> None:
+    command = ("groups", "watch", GROUP, "--namespace", applied.namespace, "--output=json")
+    watch = Process.start(
+        "watch", [sys.executable, "-m", "rota_cli.kubectl", *command], log=tmp_path / "log",
+        env={"KUBECONFIG": str(applied.cluster.kubeconfig)},
+    )  # fmt: skip
+
+    def changes() -> list[str]:
+        whole, _, _ = watch.log.read_text().rpartition("\n")
+        return [change for line in whole.splitlines() for change in json.loads(line)["changes"]]
+
+    try:
+        watch.wait_until(lambda: bool(changes()), within_s=READY_WITHIN_S)
+        for value, said in (("true", "Ready is False (Suspended)"), ("null", "Ready is True")):
+            shown = len(changes())
+            suspend = f'{{"spec":{{"suspend":{value}}}}}'
+            applied.kubectl("patch", f"consumergroup/{GROUP}", "--type=merge", f"--patch={suspend}")
+            watch.wait_until(
+                lambda shown=shown, said=said: any(each.startswith(said) for each in changes()[shown:]),  # type: ignore[misc]
+                within_s=READY_WITHIN_S,
+            )
+    finally:
+        watch.stop(first=signal.SIGINT)
+    assert watch.exit_code == 0
 
 
 def test_applying_the_same_again_changes_nothing_and_rolls_no_pod(applied: Applied) -> None:

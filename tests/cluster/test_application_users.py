@@ -129,9 +129,16 @@ class Members(NamedTuple):
         logs = ("logs", self.pods[group], "--container=app", f"--namespace={self.namespace}")
         wait_for(
             f"{said} at {group}",
-            lambda: said in self.cluster.kubectl(*logs).splitlines(),
+            lambda: self._has_started(group) and said in self.cluster.kubectl(*logs).splitlines(),
             within_s=READY_WITHIN_S,
             poll_s=POLL_S,
+        )
+
+    def _has_started(self, group: str) -> bool:
+        """Return whether the application's container has run at all: before, it has no log."""
+        return any(
+            each["name"] == "app" and ("waiting" not in each["state"] or each["restartCount"] > 0)
+            for each in self.pod(group)["status"].get("containerStatuses", ())
         )
 
 

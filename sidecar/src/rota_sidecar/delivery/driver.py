@@ -155,16 +155,11 @@ class DeliveryDriver(Deliveries):
         async with self._changing:
             await self._manual_assignment.pick(frozenset(), self._offsets.own_tenure, within_ms)
 
-    async def drain(self, within_ms: int, *, leaves_group: bool = False) -> int:
-        """
-        Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline.
-
-        With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`.
-        """
+    async def drain(self, within_ms: int) -> int:
+        """Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline."""
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
-        leaves_group = leaves_group and not self._member.member.is_static
-        self.post(on.Drain(self.now_ms() + within_ms, leaves_group))
+        self.post(on.Drain(self.now_ms() + within_ms))
         return await drained
 
     def undrain(self) -> None:

@@ -69,16 +69,13 @@ class Leaving:
     """Leave was sent to the member, which has not left the group yet."""
 
     reason: str
-    # True if the application has ended during a drain; False: it hangs.
-    is_drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfGroup:
-    """The member has left the group, and rejoins when the application is ready, or when the drain has ended."""
+    """The member has left the group, and rejoins when the application is ready."""
 
     reason: str
-    is_drained: bool = False
 
 
 Membership = InGroup | Leaving | OutOfGroup
@@ -115,10 +112,7 @@ class Draining:
     """A drain under way: nothing is dispatched. `is_reported`: its Drained action was emitted."""
 
     deadline_ms: int
-    leaves_group: bool = False
     is_reported: bool = False
-    # True if the application has detached in good order since the drain began.
-    said_goodbye: bool = False
 
 
 @dataclass(slots=True)

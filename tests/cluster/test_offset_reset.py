@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.cluster.kubectl_rota import KubectlRota
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.consumers import Consumer, make_topics
 from tests.support.processes import wait_for
@@ -89,7 +90,16 @@ def replayed(rota_cluster: Cluster) -> Iterator[Replayed]:
     cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def test_a_dry_run_its_execution_and_the_undo_while_the_pods_run(replayed: Replayed) -> None:
+@pytest.fixture
+def kubectl_rota(
+    replayed: Replayed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> KubectlRota:
+    return KubectlRota(replayed.cluster, NAMESPACE, monkeypatch, capsys)
+
+
+def test_a_dry_run_its_execution_and_the_undo_while_the_pods_run(
+    replayed: Replayed, kubectl_rota: KubectlRota
+) -> None:
     pods = replayed.restarts()
     replayed.request("replay-1", dry_run=True, earliest=True)
     planned = replayed.wait_phase("replay-1", "Planned")
@@ -105,16 +115,22 @@ def test_a_dry_run_its_execution_and_the_undo_while_the_pods_run(replayed: Repla
     assert all(undo[number][1] >= old for number, (old, _) in plan.items())
     assert done["planHash"] == planned["planHash"]
 
-    replayed.request("back", dry_run=False, fromConfigMap=done["undoConfigMap"])
-    back = replayed.wait_phase("back", "Completed")
-    now = replayed.plan(back["planConfigMap"])
-    assert [new for _, new in now.values()] == [new for _, new in undo.values()]
+    command = ("groups", "reset", GROUP.name, "--from-config-map", done["undoConfigMap"], "-o", "json")
+    reviewed = kubectl_rota(*command, "--dry-run").data
+    assert [each["new"] for each in reviewed["partitions"]] == [undo[number][1] for number in sorted(undo)]
+    reset = ("groups", "reset", GROUP.name, "--request-id", reviewed["request_id"], "--execute")
+    back = kubectl_rota(*reset, "-o", "json")
+    assert back.data["partitions"] == reviewed["partitions"]
+    assert "Committing: " in back.stderr
+    record = replayed.record()
+    assert (record["requestId"], record["phase"]) == (reviewed["request_id"], "Completed")
+    assert kubectl_rota(*reset).error.endswith("was executed before: make a new dry run")
     replayed.request("replay-1", dry_run=False, earliest=True)
     reason = '{.status.conditions[?(@.type=="OffsetReset")].reason}=AlreadyExecuted'
     replayed.cluster.wait(
         f"consumergroup/{GROUP.name}", f"jsonpath={reason}", namespace=NAMESPACE, within_s=WITHIN_S
     )
-    assert replayed.record()["requestId"] == "back"
+    assert replayed.record()["requestId"] == reviewed["request_id"]
     assert replayed.restarts() == pods
     ready = '{.status.conditions[?(@.type=="Ready")].status}=True'
     replayed.cluster.wait(

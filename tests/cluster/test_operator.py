@@ -4,15 +4,13 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from rota_cli.kubectl_program import kubectl_program
-from rota_cli.process import run_program
-from tests.cli.command import CommandResult
+from tests.cluster.kubectl_rota import KubectlRota
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import only_row
 from tests.support.cluster.manifests import Manifest
@@ -29,9 +27,6 @@ PARTITIONS, REPLICAS = 12, 3
 OWN_GRACE_S, SESSION_S = 5, 60
 LONG_SESSION_S = 900
 SERVERS = f"rota://{COORDINATOR_ADDRESS}"
-
-
-KubectlRota = Callable[..., CommandResult]
 
 
 class Applied(NamedTuple):
@@ -119,15 +114,7 @@ def kubectl_rota(
     applied: Applied, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> KubectlRota:
     """`kubectl rota` in this process, for the example's namespace."""
-    monkeypatch.setenv("KUBECONFIG", str(applied.cluster.kubeconfig))
-
-    def run(*arguments: str) -> CommandResult:
-        monkeypatch.setattr("sys.argv", ["kubectl-rota", *arguments, "--namespace", applied.namespace])
-        code = run_program(kubectl_program, "kubectl rota")
-        said = capsys.readouterr()
-        return CommandResult(code, said.out, said.err)
-
-    return run
+    return KubectlRota(applied.cluster, applied.namespace, monkeypatch, capsys)
 
 
 def test_a_group_is_ready_when_every_partition_has_an_owner_and_one_line_shows_it(applied: Applied) -> None:

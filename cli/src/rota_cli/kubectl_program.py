@@ -5,6 +5,7 @@ import typer
 from rota_cli.commands.kubectl.doctor import doctor
 from rota_cli.commands.kubectl.explain import explain_command
 from rota_cli.commands.kubectl.groups import groups
+from rota_cli.commands.kubectl.reset import reset
 from rota_cli.commands.kubectl.upgrade import upgrade
 from rota_cli.commands.kubectl.watch import watch
 from rota_cli.commands.parts import version
@@ -21,6 +22,7 @@ kubectl_program = typer.Typer(
 )
 groups.command("explain")(explain_command)
 groups.command()(watch)
+groups.command()(reset)
 groups.command()(upgrade)
 kubectl_program.add_typer(groups, name="groups")
 for command in (doctor, version):

@@ -143,7 +143,7 @@ def test_each_right_that_is_missing_is_named_with_what_needs_it(doctor: Doctor, 
     done = doctor()
     assert done.code == 0
     assert problems(done) == [
-        ("warning", "rights", "you may not watch consumergroups.rota.dev in namespace shop, as groups watch needs"),
+        ("warning", "rights", "you may not watch consumergroups.rota.dev in namespace shop, as groups watch and groups reset needs"),
         ("warning", "rights", "you may not list events in namespace shop, as groups explain needs"),
     ]  # fmt: skip
 

@@ -1,7 +1,6 @@
 """`rota groups reset`: prints the plan of an offset reset, or applies it."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,21 +11,18 @@ from rota_cli.clusters.port import Cluster
 from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
 from rota_cli.commands.groups import GroupName
-from rota_cli.commands.parsing import duration_ms, timestamp_ms
 from rota_cli.commands.reset_plan import (
     KnownOffsets,
     OffsetChange,
     ShiftBy,
     Target,
-    ToEarliest,
-    ToLatest,
-    ToOffset,
     TopicSelection,
     ToTimestamp,
     parse_selection,
     plan,
     select_partitions,
 )
+from rota_cli.commands.target_flags import TargetFlags
 from rota_cli.diagnosis.lag import related_topics
 from rota_cli.errors import Failure, WrongUsage, foreign_members, group_not_empty, unknown_group
 from rota_cli.output.console import print_err
@@ -34,56 +30,6 @@ from rota_cli.output.render import OutputFormat, OutputOption, Row, print_data, 
 from rota_cli.output.units import pluralize
 
 COLUMNS = ("topic", "partition", "old", "new", "change", "remark")
-
-
-def _flag(name: str, help_text: str, **options: Any) -> Any:  # noqa: ANN401  typer's own words
-    return typer.Option(f"--{name}", help=help_text, **options)
-
-
-@dataclass(frozen=True, slots=True)
-class TargetFlags:
-    """Flags of the reset's target. Exactly one is given."""
-
-    to_earliest: Annotated[bool, _flag("to-earliest", "Reset to the earliest offset.")] = False
-    to_latest: Annotated[bool, _flag("to-latest", "Reset to the latest offset.")] = False
-    to_offset: Annotated[int | None, _flag("to-offset", "Reset every partition to this offset.", min=0)] = (
-        None
-    )
-    to_datetime: Annotated[
-        str,
-        _flag(
-            "to-datetime", "Reset to the first offset at or after this time, such as 2026-09-20T12:00:00Z."
-        ),
-    ] = ""
-    shift_by: Annotated[
-        int | None,
-        _flag("shift-by", "Shift the committed offsets by this many records; a negative number shifts back."),
-    ] = None
-    by_duration: Annotated[
-        str,
-        _flag("by-duration", "Reset to the first offset at or after this long ago, such as PT1H30M or 7d."),
-    ] = ""
-
-    def target(self, now_ms: int) -> Target:
-        """Return the target; raise WrongUsage unless exactly one is given."""
-        targets: list[Target] = []
-        if self.to_earliest:
-            targets.append(ToEarliest())
-        if self.to_latest:
-            targets.append(ToLatest())
-        if self.to_offset is not None:
-            targets.append(ToOffset(self.to_offset))
-        if self.shift_by is not None:
-            targets.append(ShiftBy(self.shift_by))
-        if self.to_datetime:
-            targets.append(ToTimestamp(timestamp_ms("--to-datetime", self.to_datetime)))
-        if self.by_duration:
-            targets.append(ToTimestamp(max(now_ms - duration_ms("--by-duration", self.by_duration), 0)))
-        if len(targets) != 1:
-            raise WrongUsage(
-                "expected exactly one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by or --by-duration"
-            )
-        return targets[0]
 
 
 @with_flags

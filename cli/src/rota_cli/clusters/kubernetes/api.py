@@ -21,7 +21,7 @@ from rota_cli.errors import Failure, NotReachable
 
 Object = Mapping[str, Any]
 
-JSON, APPLY = "application/json", "application/apply-patch+yaml"
+JSON, APPLY, MERGE = "application/json", "application/apply-patch+yaml", "application/merge-patch+json"
 BAD_STATUS = 400
 CHUNK_BYTES = 65_536
 # etcd stores objects of up to 1.5 MiB; a list has up to LIST_MAX of them.
@@ -105,6 +105,12 @@ class Api:
             query["dryRun"] = "All"
         asked = Asked("patch", kind, namespace, name, self.server)
         return self._request("PATCH", kind.path(namespace, name, **query), asked, fields, APPLY)
+
+    def merge(self, kind: ResourceKind, namespace: str, name: str, fields: Object, *, manager: str) -> Object:
+        """Merge fields into an object; null removes one. Raises Changed if the object has another version than `metadata` says."""
+        asked = Asked("patch", kind, namespace, name, self.server)
+        path = kind.path(namespace, name, fieldManager=manager)
+        return self._request("PATCH", path, asked, fields, MERGE)
 
     def may(self, verb: str, kind: ResourceKind, namespace: str) -> bool:
         """Return whether the caller has a right."""

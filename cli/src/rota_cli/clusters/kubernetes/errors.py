@@ -56,6 +56,10 @@ class HistoryGone(Failure):
     """A watch from this resource version is not possible any more; list anew."""
 
 
+class Changed(Failure):
+    """The object was changed after it was read."""
+
+
 class FieldConflict(Failure):
     """Another field manager owns a field that was applied."""
 
@@ -111,7 +115,7 @@ def _conflict(said: Mapping[str, Any], message: str, asked: Asked) -> Failure:
     causes = (said.get("details") or {}).get("causes") or ()
     owned = [each for each in causes if each.get("reason") == "FieldManagerConflict"]
     if not owned:
-        return Failure(f"{asked.what} at {asked.server} was changed meanwhile: run the command again")
+        return Changed(f"{asked.what} at {asked.server} was changed meanwhile: run the command again")
     found = [CONFLICT_MANAGER.search(str(each.get("message", ""))) for each in owned]
     managers = ", ".join(dict.fromkeys(each[1] for each in found if each)) or message
     fields = ", ".join(dict.fromkeys(str(each.get("field", "")).lstrip(".") for each in owned))

@@ -33,10 +33,10 @@ LEASE_POLL_S = 1.0
 # Verb, kind, and the commands that need the right.
 RIGHTS = (
     ("get", CONSUMER_GROUP, "every command"),
-    ("list", CONSUMER_GROUP, "groups watch and doctor"),
-    ("watch", CONSUMER_GROUP, "groups watch"),
-    ("patch", CONSUMER_GROUP, "groups upgrade"),
-    ("get", CONFIG_MAP, "groups members for instances of static members"),
+    ("list", CONSUMER_GROUP, "groups watch, groups reset and doctor"),
+    ("watch", CONSUMER_GROUP, "groups watch and groups reset"),
+    ("patch", CONSUMER_GROUP, "groups upgrade and groups reset"),
+    ("get", CONFIG_MAP, "groups members for instances of static members, and groups reset for plans"),
     ("list", EVENT, "groups explain"),
     ("list", POD, "doctor"),
 )

@@ -23,7 +23,7 @@ from rota_cli.output.render import OutputFormat, OutputOption, Row, print_data, 
 from rota_cli.output.units import pluralize
 
 groups = typer.Typer(
-    help="Inspect, watch and upgrade consumer groups by their ConsumerGroups.", no_args_is_help=True
+    help="Inspect, watch, reset and upgrade consumer groups by their ConsumerGroups.", no_args_is_help=True
 )
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 # Of the table of members: name, state and number of partitions of each row.
 MEMBERS = """
 [...document.querySelectorAll("[data-group] table")[0].querySelectorAll("tbody tr")].map(
-  (row) => row.cells[0].querySelector(".signed span").innerText + " " + row.cells[1].innerText + " " + row.cells[2].querySelectorAll(".chip").length)
+  (row) => row.cells[0].querySelector(".swatch").nextSibling.data.trim() + " " + row.cells[1].innerText + " " + row.cells[2].querySelectorAll(".chip").length)
 """
 MOMENTS = '[...document.querySelectorAll("ol.events li")].map((item) => item.dataset.kind + ": " + item.lastChild.innerText)'
 PARTITIONS = """
@@ -24,13 +24,13 @@ PARTITIONS = """
 """
 # Of the timeline: partitions, members of the legend and causes of rebalances.
 TIMELINE = """
-[document.querySelectorAll('.lane').length, [...document.querySelectorAll('.members-legend .signed span')].map((name) => name.innerText),
+[document.querySelectorAll('.lane').length, [...document.querySelectorAll('.members-legend .swatch')].map((swatch) => swatch.nextSibling.data.trim()),
  [...document.querySelectorAll('.causes li')].filter((cause) => cause.textContent.includes('orders-2 left: ')).length]
 """
 # By partition: the owner of the last cell, and that of the table, which is the coordinator's.
 OWNERS = """
 [[...document.querySelectorAll('.texts li')].map((item) => / (.*): (.*) from .* on$/.exec(' ' + item.textContent)).filter(Boolean).map(([, ...owner]) => owner),
- [...document.querySelectorAll("[data-group] table")[1].querySelectorAll("tbody tr")].map((row) => [row.cells[0].textContent, row.cells[1].querySelector(".signed span").textContent])]
+ [...document.querySelectorAll("[data-group] table")[1].querySelectorAll("tbody tr")].map((row) => [row.cells[0].textContent, row.cells[1].querySelector(".swatch").nextSibling.data.trim()])]
 """
 LAG_LINES = "[...document.querySelectorAll('.chart:first-child .plot .line, .sparkline .line')].filter((line) => line.getAttribute('d')).length"
 REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: .+, paused ")

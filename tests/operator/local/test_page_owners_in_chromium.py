@@ -30,6 +30,11 @@ NUMBERS = "[...document.querySelectorAll('svg.head text')].map((text) => text.te
 CAUSES = "[...document.querySelectorAll('.causes li')].map((item) => item.textContent)"
 TEXTS = "[...document.querySelectorAll('.texts li')].map((item) => item.textContent)"
 PATTERNS = "[...document.querySelectorAll('#patterns pattern')].map((pattern) => pattern.innerHTML)"
+HUES = "[...document.querySelectorAll('#patterns rect')].map((rect) => getComputedStyle(rect).fill)"
+# Of the swatches in the legend: colour and pattern.
+SWATCHES = """
+[...document.querySelectorAll('.members-legend .swatch')].map((swatch) => getComputedStyle(swatch)).map((style) => [style.backgroundColor, style.backgroundImage])
+"""
 POINT = """
 (() => {
   const svg = document.querySelector('.cells'), box = svg.getBoundingClientRect();
@@ -110,6 +115,10 @@ def test_cells_are_the_history_of_owners(tmp_path: Path) -> None:
             assert await tab.evaluate(LEGEND) == ["A orders-0 (left)", "B orders-1 (left)", "C orders-2"]
             patterns = await tab.evaluate(PATTERNS)
             assert len({re.sub("class=.hue-[0-9]+.", "", each) for each in patterns}) == len(patterns) == 3
+
+            assert len({pattern for _, pattern in await tab.evaluate(SWATCHES)}) == 3
+            hues = await tab.evaluate(HUES)
+            assert [hue for hue, _ in await tab.evaluate(SWATCHES)] == hues
 
             await tab.evaluate("document.querySelector('details summary').click()")
             await tab.until("document.querySelector('.texts') !== null", WITHIN_S)

@@ -4,10 +4,14 @@
 const SVG = document.getElementById("patterns").namespaceURI;
 
 // Describe an element. Children are elements, texts, and lists of both; null and false are left out. Attributes: a function is
-// an event handler, true and false are present and absent, `key` identifies an element among its siblings.
+// an event handler, true and false are present and absent, `key` identifies an element among its siblings. Attributes that are
+// `shared` by many elements of one name are compared by identity, and set once: on an element that is copied for the others.
 export function element(name, attributes, ...children) {
-  return { name, attributes: attributes || {}, children: addTo([], children) };
+  return { name, attributes: attributes || NONE, children: addTo([], children) };
 }
+export const shared = Object.freeze;
+const NONE = {};
+const originals = new WeakMap();
 
 function addTo(shown, children) {
   for (const child of children) {
@@ -76,10 +80,24 @@ function reusable(keyed, next, want) {
 
 function create(parent, want) {
   if (typeof want === "string") return document.createTextNode(want);
-  const isSvg = want.name === "svg" || parent.namespaceURI === SVG;
-  const node = isSvg ? document.createElementNS(SVG, want.name) : document.createElement(want.name);
-  node.shown = { name: want.name, attributes: { key: want.attributes.key }, children: [] };
+  const node = Object.isFrozen(want.attributes) ? copy(parent, want) : empty(parent, want);
+  node.shown = { name: want.name, attributes: Object.isFrozen(want.attributes) ? want.attributes : { key: want.attributes.key }, children: [] };
   return node;
+}
+
+function empty(parent, want) {
+  const isSvg = want.name === "svg" || parent.namespaceURI === SVG;
+  return isSvg ? document.createElementNS(SVG, want.name) : document.createElement(want.name);
+}
+
+// A new element that has the shared attributes.
+function copy(parent, want) {
+  if (!originals.has(want.attributes)) {
+    const original = empty(parent, want);
+    for (const name in want.attributes) setAttribute(original, name, want.attributes[name]);
+    originals.set(want.attributes, original);
+  }
+  return originals.get(want.attributes).cloneNode(false);
 }
 
 function update(node, want) {
@@ -89,15 +107,17 @@ function update(node, want) {
   }
   const had = node.shown;
   if (had === want) return;
-  for (const name in had.attributes) if (!(name in want.attributes)) setAttribute(node, name, false);
-  for (const name in want.attributes) {
-    if (had.attributes[name] !== want.attributes[name]) setAttribute(node, name, want.attributes[name]);
-  }
+  if (had.attributes !== want.attributes) updateAttributes(node, had.attributes, want.attributes);
   node.shown = want;
   if (isAlike(had.children, want.children)) updateAll(node, want.children);
   else patch(node, want.children);
   // Of a selection: known once its options are there.
   if ("value" in want.attributes && node.value !== want.attributes.value) node.value = want.attributes.value;
+}
+
+function updateAttributes(node, had, wanted) {
+  for (const name in had) if (!(name in wanted)) setAttribute(node, name, false);
+  for (const name in wanted) if (had[name] !== wanted[name]) setAttribute(node, name, wanted[name]);
 }
 
 function setAttribute(node, name, value) {

@@ -1,7 +1,7 @@
 // The page: follows the event stream, and shows each state as a whole.
 
 import { SPARKLINE_STEP, chart, sparkline } from "./charts.js";
-import { element, patch } from "./elements.js";
+import { element, patch, shared } from "./elements.js";
 import { UNKNOWN, clock, count, rate, seconds } from "./format.js";
 import { numberedRebalances, rebalanceText, timeline } from "./ownership.js";
 import { Recorded, VALUES } from "./recorded.js";
@@ -26,21 +26,29 @@ function stateClass(state) {
 }
 const badge = (state) => element("span", { class: "state " + stateClass(state) }, state);
 
-// Rows begin with their key. Each row is a grid of its own, so that the browser lays out only those in view; the roles say that it is
-// a table all the same. In a narrow window cells show the heads of their columns themselves.
-function table(kind, name, heads, rows) {
-  const head = heads.map(([text, ofColumn]) => element("th", { class: ofColumn || "", scope: "col", role: "columnheader" }, text));
-  const body = rows.map(([key, ...cells]) => element("tr", { key, role: "row" }, cells.map((cell, at) =>
-    element("td", { class: heads[at][1] || "", "data-head": heads[at][0], role: "cell" }, cell))));
+const ROWS_OF_BODY = 8;
+const BODY = shared({ role: "rowgroup" });
+
+// Columns of a table: the head of each, and the attributes of the cells below it.
+const columns = (...heads) => heads.map(([head, ofColumn]) => [head, shared({ class: ofColumn || "", "data-head": head, role: "cell" })]);
+
+// Rows begin with their key. Each row is a grid of its own, and a body has few of them, so that the browser lays out only the bodies in
+// view; the roles say that it is a table all the same. In a narrow window cells show the heads of their columns themselves.
+function table(kind, name, ofTable, rows) {
+  const head = ofTable.map(([text, attributes]) => element("th", { class: attributes.class, scope: "col", role: "columnheader" }, text));
+  const body = rows.map(([key, ...cells]) => element("tr", { key, role: "row" }, cells.map((cell, at) => element("td", ofTable[at][1], cell))));
+  const bodies = [];
+  for (let from = 0; from < body.length; from += ROWS_OF_BODY) bodies.push(element("tbody", BODY, body.slice(from, from + ROWS_OF_BODY)));
   return element("div", { class: "rows " + kind, tabindex: 0, role: "group", "aria-label": name },
-    element("table", { role: "table" }, element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, head)),
-      element("tbody", { role: "rowgroup" }, body)));
+    element("table", { role: "table" }, element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, head)), bodies));
 }
+
+const CHIP = shared({ class: "chip" });
 
 function chips(names) {
   if (!names.length) return element("span", { class: "soft" }, "none");
   const more = names.length - CHIPS_MAX;
-  return element("span", {}, names.slice(0, CHIPS_MAX).map((name) => element("span", { class: "chip" }, name)),
+  return element("span", {}, names.slice(0, CHIPS_MAX).map((name) => element("span", CHIP, name)),
     more > 0 ? element("span", { class: "soft" }, "and " + count(more) + " more") : null);
 }
 
@@ -74,13 +82,14 @@ function restartsByReplica(workloads) {
   return new Map(workloads.flatMap((workload) => workload.replicas.map((replica) => [replica.name, replica.restarts])));
 }
 
+const OF_MEMBERS = columns(
+  ["member"], ["state"], ["partitions"], ["client id"], ["host"], ["in flight", "number"], ["processed", "number"],
+  ["dead letters", "number"], ["rate", "number"], ["restarts", "number"],
+);
+
 function members(group, workloads, history) {
-  const heads = [
-    ["member"], ["state"], ["partitions"], ["client id"], ["host"], ["in flight", "number"], ["processed", "number"],
-    ["dead letters", "number"], ["rate", "number"], ["restarts", "number"],
-  ];
   const restarts = restartsByReplica(workloads);
-  return table("of-members", "members of " + group.group_id, heads, group.members.map((member) => [
+  return table("of-members", "members of " + group.group_id, OF_MEMBERS, group.members.map((member) => [
     member.name,
     element("span", { title: member.last_error || "" }, signed(member.name, history.signs)),
     badge(member.draining ? "Draining" : member.suspended ? "Suspended" : member.state),
@@ -126,8 +135,12 @@ function charts(group, history) {
   ];
 }
 
+const OF_PARTITIONS = columns(
+  ["partition"], ["owner"], ["committed offset", "number"], ["end offset", "number"], ["lag", "number"], ["lag, 15 min"],
+  ["lag time", "number"], ["arrival rate", "number"],
+);
+
 function partitions(group, history) {
-  const heads = [["partition"], ["owner"], ["committed offset", "number"], ["end offset", "number"], ["lag", "number"], ["lag, 15 min"], ["lag time", "number"], ["arrival rate", "number"]];
   const recordedNames = new Set(history.names);
   const rows = group.partitions.map((each) => {
     const name = each.topic + "-" + each.partition;
@@ -139,7 +152,7 @@ function partitions(group, history) {
     ];
   });
   const more = group.partitions_left_out;
-  return element("div", {}, table("of-partitions", "partitions of " + group.group_id, heads, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
+  return element("div", {}, table("of-partitions", "partitions of " + group.group_id, OF_PARTITIONS, rows), more ? element("p", { class: "soft" }, "and " + count(more) + " more") : null);
 }
 
 // While the group's state is unknown, so is the owner of a partition that has none.
@@ -200,9 +213,10 @@ function groupSection(group, workloads) {
     element("h3", {}, "Events"), events(group));
 }
 
+const OF_WORKLOADS = columns(["workload"], ["kind"], ["replicas"], ["restarts", "number"]);
+
 function otherSection(workloads) {
-  const heads = [["workload"], ["kind"], ["replicas"], ["restarts", "number"]];
-  return element("section", { key: "others" }, element("h2", {}, "Other workloads"), table("of-workloads", "other workloads", heads, workloads.map((workload) => [
+  return element("section", { key: "others" }, element("h2", {}, "Other workloads"), table("of-workloads", "other workloads", OF_WORKLOADS, workloads.map((workload) => [
     workload.namespace + "/" + workload.name,
     workload.namespace + "/" + workload.name, workload.kind, scaling(workload), count(workload.restarts),
   ])));

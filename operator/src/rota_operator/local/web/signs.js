@@ -1,9 +1,10 @@
 // Signs of members: a letter, a colour and a pattern for each number. Colour is never the only sign.
 
-import { element, patch } from "./elements.js";
+import { element, patch, shared } from "./elements.js";
 
 const HUES = 11;
-// Size of a pattern in pixels, and its marks; the first one is plain. Together with the hues 55 members differ at sight.
+// Size of a pattern in pixels, and its marks, which the style of swatches has as well; the first one is plain. Together with the hues 55
+// members differ at sight.
 const SIZE = 8;
 const MARKS = ["", "M-2 10L10 -2M-2 2L2 -2M6 10L10 6", "M0 2h8", "M2 0v8", "M0 2h8M2 0v8"];
 
@@ -25,13 +26,18 @@ export function showPatterns(numbers) {
       element("path", { class: "mark", d: MARKS[number % MARKS.length] }))));
 }
 
-// A swatch with the member's letter, for lists and tables.
-export function swatch(number) {
-  return element("svg", { class: "swatch", viewBox: "0 0 26 18", "aria-hidden": "true" },
-    element("rect", { width: 26, height: 18, rx: 3, fill: fillOf(number) }), element("text", { x: 13, y: 13, "text-anchor": "middle" }, letterOf(number)));
+// Attributes of the swatch of each number; undefined: a member without one.
+const swatches = new Map();
+function swatchOf(number) {
+  if (!swatches.has(number)) {
+    const look = number === undefined ? "" : " hue-" + (number % HUES) + " mark-" + (number % MARKS.length);
+    swatches.set(number, shared({ class: "swatch" + look, "aria-hidden": "true" }));
+  }
+  return swatches.get(number);
 }
 
-// The member's name behind its swatch.
+// The member's name behind a swatch with its letter, for lists and tables.
 export function signed(name, signs) {
-  return element("span", { class: "signed" }, swatch(signs.get(name)), " ", element("span", {}, name));
+  const number = signs.get(name);
+  return [element("span", swatchOf(number), letterOf(number)), " " + name];
 }

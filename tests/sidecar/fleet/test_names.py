@@ -176,5 +176,8 @@ def test_a_pod_with_a_name_of_its_own_does_not_take_it_back_after_a_restart(
                     assert fleet.last.member.fenced_instance_id == f"{topic}-0"
                     assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
                     assert is_stable(other, topic)
+                    # The process that was fenced has ended before any scrape: an alert would not see it else.
+                    fenced = f'rota_heartbeats_total{{group="{topic}",outcome="FENCED_INSTANCE_ID"}}'
+                    assert (await asyncio.to_thread(sidecar.metrics))[fenced] == 1
 
     asyncio.run(run())

@@ -124,6 +124,7 @@ class MemberLifecycle:
         lost = "" if self._fenced_file is None else self._fenced_file.read()
         if lost and self.instance_name in ("", lost):
             self._fenced = lost
+            self._counters.fenced_before()
             self._set_instance(None)
 
     def _set_instance(self, name: str | None) -> None:

@@ -150,6 +150,10 @@ class Counters(Observer):
                     pass
         self.in_flight.set_records(in_flight, now_ms)
 
+    def fenced_before(self) -> None:
+        """Count the fencing that ended the former process of this sidecar: it ended at once, so no scrape has seen its count."""
+        self.heartbeats[FENCED] += 1
+
     @property
     def records_done(self) -> int:
         """Number of records with a final verdict."""

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from tests.support.network import HERE, LOOPBACK, Network, NetworkNamespace
 from tests.support.processes import Process, free_port
@@ -20,7 +22,7 @@ from tests.support.workdir import logs, workdir
 
 READY_S = 30
 REQUEST_S = 10
-SCRAPE_INTERVAL = "200ms"
+SCRAPE_INTERVAL = EVALUATION_INTERVAL = "200ms"
 # Prometheus looks for changed targets every five seconds in its discovery; then its scraper does, here at once.
 TARGETS_S = 30
 
@@ -40,6 +42,23 @@ class Sample:
     value: float
 
 
+class History(NamedTuple):
+    """All samples of one series: values by their Unix times in seconds."""
+
+    labels: dict[str, str]
+    values: Mapping[float, float]
+
+
+class Job(NamedTuple):
+    """Addresses (`host:port`) to scrape, and the labels that their series get. The series' own labels win, as with the chart's monitors."""
+
+    targets: Sequence[str]
+    labels: Mapping[str, str] = {}
+
+
+NO_JOBS: Mapping[str, Job] = MappingProxyType({})
+
+
 class Prometheus:
     """A running server."""
 
@@ -51,18 +70,27 @@ class Prometheus:
 
     def scrape(self, jobs: Mapping[str, Sequence[str]]) -> None:
         """From now on scrape these addresses (`host:port`, by the name of their job) and no others."""
-        _write_targets(self._targets, jobs)
+        _write_targets(self._targets, {name: Job(targets) for name, targets in jobs.items()})
 
     def query(self, expression: str) -> list[Sample]:
         """The answer to an instant query; empty when no series fits."""
+        return [Sample(row["metric"], float(row["value"][1])) for row in self._result(expression)]
+
+    def history(self, selector: str, duration: str) -> list[History]:
+        """The samples of all series that fit, in the last `duration`."""
+        return [
+            History(row["metric"], {float(at_s): float(value) for at_s, value in row["values"]})
+            for row in self._result(f"{selector}[{duration}]")
+        ]
+
+    def _result(self, expression: str) -> Any:  # noqa: ANN401  JSON
         asked = urllib.parse.urlencode({"query": expression})
         try:
             with _direct.open(f"{self.url}/api/v1/query?{asked}", timeout=REQUEST_S) as answer:
-                rows = json.load(answer)["data"]["result"]
+                return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as refused:
             with refused:
                 raise QueryRefused(f"{expression}: {refused.read().decode()}") from None
-        return [Sample(row["metric"], float(row["value"][1])) for row in rows]
 
     def wait_for(self, expression: str, *, within_s: float = TARGETS_S) -> list[Sample]:
         """The first answer to the query that is not empty."""
@@ -88,14 +116,20 @@ class Prometheus:
 
 
 @contextmanager
-def running(*, rules: Sequence[Path] = (), network: Network = LOOPBACK) -> Iterator[Prometheus]:
-    """A server with no targets and these files of rules; it ends with the block, and with this process."""
+def running(
+    *,
+    rules: Sequence[Path] = (),
+    network: Network = LOOPBACK,
+    jobs: Mapping[str, Job] = NO_JOBS,
+    scrape_interval: str = SCRAPE_INTERVAL,
+) -> Iterator[Prometheus]:
+    """A server with these files of rules, which scrapes these jobs at first; it ends with the block, and with this process."""
     programs = prepare()
     namespace, port = network.namespace(), free_port()
     with workdir("prometheus") as folder, network.forward(namespace.address, port, listen=port):
         targets, config = folder / "targets.json", folder / "prometheus.json"
-        _write_targets(targets, {})
-        config.write_text(json.dumps(_config(targets, rules)))
+        _write_targets(targets, jobs)
+        config.write_text(json.dumps(_config(targets, rules, scrape_interval)))
         command: list[str | Path] = [
             *namespace.enter,
             programs.program("prometheus"),
@@ -114,17 +148,20 @@ def running(*, rules: Sequence[Path] = (), network: Network = LOOPBACK) -> Itera
             process.stop()
 
 
-def _config(targets: Path, rules: Sequence[Path]) -> dict[str, object]:
+def _config(targets: Path, rules: Sequence[Path], scrape_interval: str) -> dict[str, object]:
     # In JSON, which is YAML, too.
+    found = {"job_name": "unnamed", "honor_labels": True, "file_sd_configs": [{"files": [str(targets)]}]}
     return {
-        "global": {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": SCRAPE_INTERVAL},
+        "global": {"scrape_interval": scrape_interval, "evaluation_interval": EVALUATION_INTERVAL},
         "rule_files": [str(file.absolute()) for file in rules],
-        "scrape_configs": [{"job_name": "unnamed", "file_sd_configs": [{"files": [str(targets)]}]}],
+        "scrape_configs": [found],
     }
 
 
-def _write_targets(file: Path, jobs: Mapping[str, Sequence[str]]) -> None:
-    groups = [{"targets": list(targets), "labels": {"job": job}} for job, targets in jobs.items()]
+def _write_targets(file: Path, jobs: Mapping[str, Job]) -> None:
+    groups = [
+        {"targets": list(job.targets), "labels": {"job": name, **job.labels}} for name, job in jobs.items()
+    ]
     # It watches the file: one that is moved into place is never read half written.
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(groups))

@@ -27,7 +27,7 @@ from tests.support.cluster.cluster import statuses_of
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
-from tests.support.cluster.orders import ENRICHER, GROUP, SHOP, orders
+from tests.support.cluster.orders import ENRICHER, GROUP, orders
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
 
 RELEASE, NAMESPACE, APPLICATIONS = "rota", "disturbed", "disturbed-shop"
@@ -40,8 +40,6 @@ PARTITIONS = 12
 WITHIN_S = 120
 # A busy machine may freeze a member for longer than the 6 s of the example.
 SESSION_S = 60
-# Orders run as long as the module does.
-ORDERS_A_SECOND = "20"
 
 
 class Installed(NamedTuple):
@@ -168,15 +166,7 @@ def example(image: str, **variables: str) -> list[Manifest]:
     for manifest in found:
         if manifest["kind"] == "ConsumerGroup":
             manifest["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
-        elif manifest["metadata"]["name"] == SHOP:
-            variables_of(manifest).append({"name": "ORDERS_A_SECOND", "value": ORDERS_A_SECOND})
         elif manifest["metadata"]["name"] == ENRICHER:
-            variables_of(manifest).extend({"name": name, "value": each} for name, each in variables.items())
+            [container] = manifest["spec"]["template"]["spec"]["containers"]
+            container["env"] = [{"name": name, "value": each} for name, each in variables.items()]
     return found
-
-
-def variables_of(workload: Manifest) -> list[Manifest]:
-    """Return the variables of a workload's only container; empty ones, to be filled in."""
-    [container] = workload["spec"]["template"]["spec"]["containers"]
-    container["env"] = []
-    return container["env"]  # type: ignore[no-any-return]

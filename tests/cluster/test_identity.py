@@ -27,7 +27,7 @@ from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.members import subscription, topic_offsets
 from tests.coordinator.callers import METHODS, bearer, call, channel, error_of, refusal, session
 from tests.support.cluster import Cluster
-from tests.support.cluster.manifests import deployment
+from tests.support.cluster.manifests import Manifest, deployment
 from tests.support.coordinator import QUICK, Coordinator, serving
 
 # It may have to start the cluster.
@@ -156,17 +156,24 @@ def test_a_workload_with_the_label_of_clients_gets_credentials_and_gives_them_ba
     async def reconcile() -> None:
         client = await load(pods.cluster.kubeconfig)
         api = Api(client)
-        assert await ClientWorkloads(api, lambda: settings, [SHOP], print).reconcile() == []
-        await api.close()
+        try:
+            assert await ClientWorkloads(api, lambda: settings, [SHOP], print).reconcile() == []
+        finally:
+            await api.close()
 
-    before = json.loads(pods.cluster.kubectl(*get))["spec"]
+    def at_rest() -> Manifest:
+        """Wait for the Deployment's controller, which writes its status, and the number of the revision."""
+        progressed = '{.status.conditions[?(@.type=="Progressing")].reason}'
+        generation = json.loads(pods.cluster.kubectl(*get))["metadata"]["generation"]
+        observed = f"{{.status.observedGeneration}}={generation}"
+        for condition in (observed, f"{progressed}=NewReplicaSetAvailable"):
+            pods.cluster.wait("deployment/producer", f"jsonpath={condition}", namespace=SHOP)
+        found: Manifest = json.loads(pods.cluster.kubectl(*get))
+        return found
+
+    before = at_rest()["spec"]
     asyncio.run(reconcile())
-    # The Deployment's controller writes its status first, and the number of the revision.
-    progressed = '{.status.conditions[?(@.type=="Progressing")].reason}'
-    generation = json.loads(pods.cluster.kubectl(*get))["metadata"]["generation"]
-    for condition in (f"{{.status.observedGeneration}}={generation}", f"{progressed}=NewReplicaSetAvailable"):
-        pods.cluster.wait("deployment/producer", f"jsonpath={condition}", namespace=SHOP)
-    applied = json.loads(pods.cluster.kubectl(*get))
+    applied = at_rest()
     asyncio.run(reconcile())
     assert json.loads(pods.cluster.kubectl(*get)) == applied, "at rest nothing is written"
     (app,) = applied["spec"]["template"]["spec"]["containers"]
@@ -177,6 +184,7 @@ def test_a_workload_with_the_label_of_clients_gets_credentials_and_gives_them_ba
     assert known["data"] == {"ca.crt": "PEM"}
     assert [each["name"] for each in known["metadata"]["ownerReferences"]] == ["producer"]
     pods.cluster.kubectl("--namespace", SHOP, "label", "deployment", "producer", f"{CLIENT_LABEL}-")
+    at_rest()
     asyncio.run(reconcile())
     assert json.loads(pods.cluster.kubectl(*get))["spec"] == before
 

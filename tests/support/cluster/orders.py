@@ -21,6 +21,8 @@ from tests.support.tree import REPO
 EXAMPLE = REPO / "examples" / "orders"
 FILES = ("enricher.py", "shop.py", "audit.py")
 GROUP, ENRICHER, SHOP = "orders-enricher", "orders-enricher", "orders-shop"
+# Less than in the file: orders run as long as a module does, and take time from the tests beside it.
+ORDERS_A_SECOND = 20
 # A topic of the example, as text in its manifests and files.
 TOPIC = "orders"
 # Run in a container of the example, after the shop has closed: audits until every order has its price.
@@ -60,8 +62,8 @@ print(max(after - before for before, after in itertools.pairwise(sorted(times)))
 """
 
 
-def orders(namespace: str, image: str) -> list[Manifest]:
-    """The ConfigMap with the files, the ConsumerGroup and the two Deployments."""
+def orders(namespace: str, image: str, a_second: int | None = ORDERS_A_SECOND) -> list[Manifest]:
+    """Return the ConfigMap with the files, the ConsumerGroup and the two Deployments; `a_second` is None for the file's own rate."""
     files = {name: with_topics((EXAMPLE / name).read_text(), namespace) for name in FILES}
     found: list[Manifest] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": files}
@@ -70,6 +72,9 @@ def orders(namespace: str, image: str) -> list[Manifest]:
         manifest["metadata"]["namespace"] = namespace
         if manifest["kind"] == "Deployment":
             run_from_config_map(manifest, image)
+            if manifest["metadata"]["name"] == SHOP and a_second is not None:
+                [container] = manifest["spec"]["template"]["spec"]["containers"]
+                container["env"] = [{"name": "ORDERS_A_SECOND", "value": str(a_second)}]
         else:
             manifest["spec"]["topics"] = [f"{namespace}.{TOPIC}"]
         found.append(manifest)

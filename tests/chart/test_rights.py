@@ -15,6 +15,8 @@ from tests.support.helm import Object
 pytestmark = pytest.mark.process
 
 WANTED: Object = yaml.safe_load(Path(__file__).with_name("rights.yaml").read_text())
+TOKENS = {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+ACCESS = {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
 
 
 @pytest.mark.parametrize(
@@ -57,10 +59,19 @@ def test_secrets_are_granted_by_name_alone(variant: str) -> None:
 
 def test_some_namespaces_need_roles_only() -> None:
     assert of_kind(of("values-namespaced.yaml"), "ClusterRole", "ClusterRoleBinding") == []
-    (role,) = of_kind(of("two namespaces, cluster-wide token reviews"), "ClusterRole")
-    assert role["rules"] == [
-        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
-    ]
+    variant = of("two namespaces, cluster-wide token reviews")
+    assert [each["rules"] for each in of_kind(variant, "ClusterRole")] == [[TOKENS], [ACCESS]]
+    # The access of the page's readers is not the coordinator's to review.
+    tokens, access = of_kind(variant, "ClusterRoleBinding")
+    assert [each["name"] for each in tokens["subjects"]] == ["rota-operator", "rota-coordinator"]
+    assert [each["name"] for each in access["subjects"]] == ["rota-operator"]
+
+
+def test_without_the_page_no_access_is_reviewed() -> None:
+    objects = helm.render("--set=operator.page.enabled=false")
+    assert "authorization.k8s.io/subjectaccessreviews" not in rights(objects)["rota-operator"]["all"]
+    (operator,) = of_kind(objects, "Deployment")
+    assert "--page-listen=" in operator["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_a_coordinator_that_knows_no_pods_has_no_right() -> None:

@@ -10,6 +10,8 @@ import asyncio
 import json
 import re
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from tests.cluster.installed_release import (
     COORDINATOR_ADDRESS,
     COORDINATOR_PORT,
     NAMESPACE,
+    PARTITIONS,
     RELEASE,
     WITHIN_S,
     Installed,
@@ -52,7 +55,7 @@ from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.addresses import API_PORT
 from tests.support.cluster.kubectl import KubectlFailed
-from tests.support.cluster.manifests import restricted_namespace
+from tests.support.cluster.manifests import Manifest, restricted_namespace
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.helm import CHART
@@ -62,6 +65,7 @@ from tests.support.processes import wait_for
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 FLEET, FLEET_PORT = f"rota-operator.{NAMESPACE}", 7083
+PAGE_PORT, READER = 7084, "reader"
 AWAY_S = 60
 # By NAMESPACE/ACCOUNT and then by namespace, as `kubectl auth can-i --list` prints it.
 CAN = yaml.safe_load(Path(__file__).with_name("can_i.yaml").read_text())
@@ -300,6 +304,62 @@ def test_an_account_can_do_what_the_list_says(ordering: Installed, account: str)
     }
     expected = {where: sorted([*lines, *CAN[EVERY_ACCOUNT]]) for where, lines in CAN[account].items()}
     assert found == expected
+
+
+def test_a_reader_of_the_page_sees_the_groups_that_it_may_get(ordering: Installed) -> None:
+    """Through a forwarded port, because the page listens on the pod's loopback address; with tokens for it alone."""
+    ordering.cluster.apply(reader_of_groups(READER), namespace=APPLICATIONS)
+    leader = leading_operator(ordering)
+    flags = ("--namespace", NAMESPACE, leader, f":{PAGE_PORT}")
+    forward = ordering.cluster.start_kubectl("port-forward", *flags)
+    try:
+        forward.wait_until(lambda: "Forwarding from 127.0.0.1:" in forward.log.read_text(), within_s=WITHIN_S)
+        port = re.findall(r"127\.0\.0\.1:(\d+)", forward.log.read_text())[0]
+        shown = page_of_reader(ordering, port, READER)
+        assert {each["group_id"] for each in shown["groups"]} == {
+            f"{APPLICATIONS}/{each}" for each in (GROUP, LEDGER, REFUSED)
+        }
+        orders = next(each for each in shown["groups"] if each["name"].endswith(f"/{GROUP}"))
+        assert len(orders["partitions"]) == PARTITIONS
+        assert len(orders["members"]) >= REPLICAS
+        denied = page_of_reader(ordering, port, "default")
+        assert "may not get consumergroups.rota.dev in namespace" in denied["error"]
+    finally:
+        forward.kill()
+
+
+def reader_of_groups(name: str) -> list[Manifest]:
+    """A service account that may get ConsumerGroups of its namespace."""
+    rbac = "rbac.authorization.k8s.io"
+    metadata = {"name": name}
+    rule = {"apiGroups": ["rota.dev"], "resources": ["consumergroups"], "verbs": ["get"]}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": APPLICATIONS}
+    role = {"apiGroup": rbac, "kind": "Role", "name": name}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": metadata, "roleRef": role, "subjects": [subject]},
+    ]  # fmt: skip
+
+
+def leading_operator(installed: Installed) -> str:
+    """Name of the pod that holds the Lease."""
+    lease = installed.cluster.get("lease/rota-operator", namespace=NAMESPACE)
+    return f"pod/{lease['spec']['holderIdentity'].rpartition('_')[0]}"
+
+
+def page_of_reader(installed: Installed, port: str, account: str) -> Mapping[str, Any]:
+    """State that the page shows a service account of the applications, or its error."""
+    token = installed.kubectl("create", "token", account, "--audience=rota-page").strip()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/api/state?namespace={APPLICATIONS}",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
+            return json.load(answer)  # type: ignore[no-any-return]
+    except urllib.error.HTTPError as refused:
+        return json.load(refused)  # type: ignore[no-any-return]
 
 
 def test_no_secret_is_in_a_log_an_event_an_object_an_argument_or_a_metric(

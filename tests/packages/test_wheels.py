@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_operator.local.page import FILES
+from rota_operator.page.server import FILES
 from scripts import pins
 from tests.examples import stories
 from tests.examples.laptop import Laptop
@@ -53,7 +53,7 @@ def test_every_part_has_a_wheel_of_its_own_files_alone(wheels: Path) -> None:
 def test_the_operators_wheel_has_the_files_of_its_page(wheels: Path) -> None:
     (file,) = wheels.glob("rota_operator-*.whl")
     with zipfile.ZipFile(file) as wheel:
-        assert {f"rota_operator/local/web/{name}" for name, _ in FILES.values()} <= set(wheel.namelist())
+        assert {f"rota_operator/page/web/{name}" for name, _ in FILES.values()} <= set(wheel.namelist())
 
 
 @pytest.mark.timeout(2 * INSTALL_S)

@@ -9,11 +9,12 @@ import aiohttp
 import pytest
 
 from rota_operator.local.dashboard_state import DashboardState
-from rota_operator.local.page import BODY_BYTES_MAX, Page, serve_page
+from rota_operator.local.page import Page
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import STABLE, DescribedMember, Description
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind, ReplicaView, WorkloadView
+from rota_operator.page.server import BODY_BYTES_MAX, serve_page
 from tests.operator.local.test_page import PageClient, play
 from tests.support.chromium import browsing
 from tests.support.processes import free_port

@@ -19,6 +19,7 @@ from rota_service.pod_tokens import (
     KnownTokens,
     Pod,
     RejectedTokens,
+    audiences_of,
     digest_of,
     expiry_of,
     pod_of,
@@ -87,6 +88,22 @@ def jwt(claims: object) -> str:
 )
 def test_the_expiry_of_a_token(token: str, expected: float | None) -> None:
     assert expiry_of(token) == expected
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (jwt({"aud": ["rota-page", "other"]}), ("rota-page", "other")),
+        (jwt({"aud": "rota-page"}), ("rota-page",)),
+        (jwt({"aud": [1, None]}), ()),
+        (jwt({}), ()),
+        (jwt(["rota-page"]), ()),
+        ("opaque", ()),
+        ("a.%.c", ()),
+    ],
+)
+def test_the_audiences_of_a_token(token: str, expected: tuple[str, ...]) -> None:
+    assert audiences_of(token) == expected
 
 
 def test_tokens_are_kept_as_digests() -> None:

@@ -218,8 +218,9 @@ def outputs(
     async def show_page(runner: "Runner") -> None:
         # In a thread: the import takes a while, and the processes start meanwhile.
         await asyncio.to_thread(import_module, "rota_operator.local.page")
-        from rota_operator.local.page import Page, serve_page
+        from rota_operator.local.page import Page
         from rota_operator.local.paths import publish
+        from rota_operator.page.server import serve_page
 
         async with serve_page(Page(runner.dashboard, runner.scale, runner.reset), paths.page):
             await runner.coordinator_ready()

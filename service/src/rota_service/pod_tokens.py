@@ -83,17 +83,29 @@ def expiry_of(token: str) -> float | None:
 
     The signature is not verified: the claim may only shorten the time for which an answer of the API server is believed.
     """
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError, RecursionError):
-        return None
-    expiry = claims.get("exp") if isinstance(claims, dict) else None
+    expiry = _claims_of(token).get("exp")
     if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not math.isfinite(expiry):
         return None
     return float(expiry)
+
+
+def audiences_of(token: str) -> tuple[str, ...]:
+    """Return the `aud` claim of a JWT, unverified: for choosing the audience to review the token for."""
+    found = _claims_of(token).get("aud")
+    values = found if isinstance(found, list) else [found]
+    return tuple(each for each in values if isinstance(each, str))
+
+
+def _claims_of(token: str) -> Mapping[str, Any]:
+    """Return the claims of a JWT without verifying them; empty for another kind of token."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def digest_of(token: str) -> bytes:

@@ -60,6 +60,8 @@ def test_a_switch_that_is_neither_on_nor_off_is_refused(
         ((*VALID, "--fleet-address=a:99999"), "--fleet-address must be HOST:PORT"),
         ((*VALID, "--resync-seconds=0"), "--resync-seconds must be"),
         ((*VALID, "--fleet-listen=0.0.0.0:7083"), "is not loopback"),
+        ((*VALID, "--page-listen=0.0.0.0:7084"), "--page-listen 0.0.0.0:7084 must be a loopback address"),
+        ((*VALID, "--page-listen=7084"), "--page-listen must be HOST:PORT"),
         ((*VALID, "--tls-cert=a.pem"), "--tls-key is missing"),
         ((*VALID, "--tls-cert=a", "--tls-key=b", "--insecure"), "exclude each other"),
     ],
@@ -75,6 +77,8 @@ def test_what_cannot_work_is_refused_with_the_name_of_the_flag(flags: Sequence[s
         ("--fleet-listen=0.0.0.0:7083", "--insecure"),
         ("--fleet-listen=0.0.0.0:7083", "--tls-cert=a", "--tls-key=b"),
         ("--http-listen=[::1]:0",),
+        ("--page-listen=",),
+        ("--page-listen=[::1]:0",),
     ],
 )
 def test_what_works_is_accepted(flags: Sequence[str]) -> None:

@@ -5,12 +5,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rota_operator.local.dashboard_state import DashboardState
-from rota_operator.local.page import Page, serve_page
+from rota_operator.local.page import Page
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import EMPTY, PREPARING, STABLE, DescribedMember, Description
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import WorkloadView
+from rota_operator.page.server import serve_page
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.support.chromium import Tab, browsing
 from tests.support.processes import free_port

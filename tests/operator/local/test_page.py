@@ -9,14 +9,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rota_operator.local import page as pages
 from rota_operator.local.dashboard_state import DashboardState
-from rota_operator.local.page import BODY_BYTES_MAX, EVENT_STREAMS_MAX, Page, serve_page
+from rota_operator.local.page import Page
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import STABLE, DescribedMember, Description
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind, WorkloadView
+from rota_operator.page import server as pages
+from rota_operator.page.server import BODY_BYTES_MAX, EVENT_STREAMS_MAX, serve_page
 from rota_operator.resets.orders import Offsets
 from tests.support.processes import free_port
 

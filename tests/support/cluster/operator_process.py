@@ -44,6 +44,7 @@ class OperatorProcess:
             "--lease-name=",
             "--http-listen=127.0.0.1:0",
             "--fleet-listen=127.0.0.1:0",
+            "--page-listen=127.0.0.1:0",
             f"--fleet-address={FLEET_ADDRESS}",
             f"--sidecar-image={SIDECAR_IMAGE}",
             "--insecure",

@@ -31,6 +31,8 @@ RULES = (
     ("policy", ("poddisruptionbudgets",), ("get", "list", "watch", "create", "patch", "delete")),
     ("autoscaling", ("horizontalpodautoscalers",), ("list",)),
     ("authentication.k8s.io", ("tokenreviews",), ("create",)),
+    # For the web page.
+    ("authorization.k8s.io", ("subjectaccessreviews",), ("create",)),
     # kopf watches which kinds there are.
     ("apiextensions.k8s.io", ("customresourcedefinitions",), ("list", "watch")),
 )

@@ -34,6 +34,7 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
 TOKEN_REVIEW = ResourceKind("authentication.k8s.io/v1", "TokenReview", "tokenreviews")
+ACCESS_REVIEW = ResourceKind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews")
 
 
 class Api:
@@ -139,9 +140,15 @@ class Api:
             "kind": TOKEN_REVIEW.kind,
             "spec": {"token": token, "audiences": list(audiences)},
         }
-        answer = await self._request("POST", TOKEN_REVIEW, TOKEN_REVIEW.path(None), "of a sidecar", body)
+        answer = await self._request("POST", TOKEN_REVIEW, TOKEN_REVIEW.path(None), "of a token", body)
         status: Object = answer.get("status") or {}
         return status
+
+    async def review_access(self, spec: Object) -> bool:
+        """Ask whether a user has a right; `spec` is that of a SubjectAccessReview."""
+        body = {"apiVersion": ACCESS_REVIEW.api_version, "kind": ACCESS_REVIEW.kind, "spec": spec}
+        answer = await self._request("POST", ACCESS_REVIEW, ACCESS_REVIEW.path(None), "of a user", body)
+        return (answer.get("status") or {}).get("allowed") is True
 
     async def version(self) -> tuple[int, int]:
         """Return Kubernetes' (major, minor) version."""

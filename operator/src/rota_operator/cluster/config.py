@@ -32,6 +32,12 @@ STRING_FLAGS = (
         "HOST:PORT",
         "address for /livez, /readyz and /metrics, plain HTTP",
     ),
+    (
+        "page-listen",
+        "127.0.0.1:7084",
+        "HOST:PORT",
+        "loopback address of the web page, which `kubectl rota ui` forwards a port to; empty: no page",
+    ),
     ("fleet-listen", "127.0.0.1:7083", "HOST:PORT", "address of Fleet, which sidecars report to"),
     (
         "fleet-address",
@@ -90,6 +96,8 @@ class ClusterConfig:
     kubeconfig: Path | None
     # HOST:PORT to bind to.
     http_address: str
+    # Loopback; empty: no page.
+    page_address: str
     fleet_bind_address: str
     # HOST:PORT that sidecars dial.
     fleet_address: str
@@ -169,6 +177,7 @@ def config_of(options: argparse.Namespace, own_namespace: str, host_name: str) -
         namespaces=tuple(dict.fromkeys(options.namespace or ())),
         kubeconfig=Path(options.kubeconfig) if options.kubeconfig else None,
         http_address=options.http_listen,
+        page_address=options.page_listen,
         fleet_bind_address=options.fleet_listen,
         fleet_address=options.fleet_address or options.fleet_listen,
         sidecar_image=options.sidecar_image,
@@ -204,6 +213,7 @@ def address_error(config: ClusterConfig) -> str:
     """Return which address is malformed; empty if none is."""
     for flag, address in (
         ("http-listen", config.http_address),
+        *([("page-listen", config.page_address)] if config.page_address else []),
         ("fleet-listen", config.fleet_bind_address),
         ("fleet-address", config.fleet_address),
     ):
@@ -214,7 +224,9 @@ def address_error(config: ClusterConfig) -> str:
 
 
 def security_error(config: ClusterConfig) -> str:
-    """Return why Fleet may not be served this way; empty when it may."""
+    """Return why Fleet, or the page, may not be served this way; empty when it may."""
+    if config.page_address and not is_loopback(config.page_address):
+        return f"--page-listen {config.page_address} must be a loopback address: readers send their tokens there in plain text"
     if (config.tls_cert is None) != (config.tls_key is None):
         missing = "--tls-key" if config.tls_key is None else "--tls-cert"
         return f"{missing} is missing; TLS requires a certificate and its key"

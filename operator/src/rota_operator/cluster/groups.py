@@ -183,6 +183,11 @@ class GroupWatches(GroupStates, Coordinators):
             return
         self._found_offsets(key, watch, found)
 
+    @property
+    def keys(self) -> Collection[Key]:
+        """Return the watched ConsumerGroups."""
+        return self._watches.keys()
+
     def view(self, key: Key) -> GroupView | None:
         """Return the group's state now; None if it is not watched."""
         watch = self._watches.get(key)

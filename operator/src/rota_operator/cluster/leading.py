@@ -30,6 +30,7 @@ from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.metrics import Metrics
 from rota_operator.cluster.observe import Surroundings
 from rota_operator.cluster.offset_resets import OffsetResets, ResetPorts
+from rota_operator.cluster.page_groups import PageGroups
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key, ReconcileQueue
@@ -118,6 +119,8 @@ class Leading:
         # Nothing of a former term is trusted.
         api.seen.forget()
         self.unready = NOT_LISTED
+        # The watches run, in this process.
+        self._is_leading = False
         self._environment = environment
         self._resources = ResourceIndex()
         self._authority = AuthorityFile(config.tls_ca, event_log.warning)
@@ -127,10 +130,11 @@ class Leading:
         self._groups = GroupWatches(
             Channels(lambda: self._authority.pem, insecure=config.insecure, token_file=config.token_file),
             GroupCallbacks(
-                self._status.view_changed, self._status.numbers_changed, self._on_state, event_log.exception
+                self._view_changed, self._status.numbers_changed, self._on_state, event_log.exception
             ),
             wall_ms,
         )
+        self._page_groups = PageGroups(self._groups, wall_ms)
         self._fleet = ClusterFleet(
             FleetEnvironment(api, self._resources, self._groups, environment.clocks, event_log),
             first_order_id,
@@ -140,6 +144,11 @@ class Leading:
         self._queue = ReconcileQueue(self._failed, WORKERS)
         # By ConsumerGroup that exists.
         self._decided_last: dict[Key, Decided] = {}
+
+    @property
+    def page_groups(self) -> PageGroups | None:
+        """Return what the page shows; None while this process does not lead."""
+        return self._page_groups if self._is_leading else None
 
     async def run(self) -> None:
         """Lead until cancelled. Raises what a task has failed with, WatchFailed, BindError, CertificateError."""
@@ -166,6 +175,7 @@ class Leading:
                 self._events.run(),
                 *self._fleet.tasks(),
                 self._resets.run(),
+                *((self._page_groups.run(),) if config.page_address else ()),
                 self._authority.follow(self._authority_changed),
                 *self._clients(),
             )
@@ -175,14 +185,14 @@ class Leading:
     ) -> None:
         """Run tasks until one of them, or the watches, end; then end the tasks. Raises what a task has failed with."""
         tasks = [asyncio.create_task(each) for each in coroutines]
-        self.unready = ""
+        self.unready, self._is_leading = "", True
         self._environment.event_log.info(
             "leading", f"reconciling {len(self._resources.keys())} ConsumerGroups"
         )
         try:
             await asyncio.wait({*tasks, watching}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.unready = STOPPING
+            self.unready, self._is_leading = STOPPING, False
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -311,6 +321,10 @@ class Leading:
     def _enqueue(self, key: Key, *, is_own: bool) -> bool:
         """Reconcile a ConsumerGroup: at once if it has changed itself."""
         return self._queue.add(key, 0.0 if is_own else SETTLE_S)
+
+    def _view_changed(self, key: Key) -> None:
+        self._status.view_changed(key)
+        self._page_groups.changed(key)
 
     def _on_state(self, key: Key) -> None:
         self._queue.add(key, SETTLE_S)

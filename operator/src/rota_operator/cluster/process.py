@@ -11,7 +11,8 @@ import asyncio
 import random
 import signal
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -24,7 +25,11 @@ from rota_operator.cluster.handlers import WatchFailed
 from rota_operator.cluster.leadership import Clocks, LeaderElection, LeadershipLost, LeaseName
 from rota_operator.cluster.leading import Environment, Leading
 from rota_operator.cluster.metrics import CONTENT_TYPE, Metrics
+from rota_operator.cluster.page import Leadership, access_of, leader_of, page_of
+from rota_operator.cluster.page_groups import PageGroups
 from rota_operator.cluster.process_clocks import ProcessClocks
+from rota_operator.page.server import serve_page
+from rota_service.addresses import BindError
 from rota_service.event_log import EventLog
 from rota_service.http_server import HttpServer, Page, Path, Paths, probes
 
@@ -44,6 +49,11 @@ class Terms:
     def unready(self) -> str:
         """Return why the process is not ready; empty: it is, as a candidate is, which has nothing to do."""
         return self._leading.unready
+
+    @property
+    def page_groups(self) -> PageGroups | None:
+        """Return what the page shows; None while this process does not lead."""
+        return self._leading.page_groups
 
     async def run(self, stop: asyncio.Event) -> None:
         """Do the leader's work in each term until `stop` is set; without an election each term is this process's. Raises what it fails with."""
@@ -74,11 +84,33 @@ async def run(config: ClusterConfig, event_log: EventLog, clocks: ProcessClocks)
     try:
         address = await http.start(config.http_address)
         event_log.info("http", f"http on {address}", address=address)
-        await first_of(wait_for(stop), terms.run(stop))
+        async with serving_page(terms, config, api, event_log, clocks):
+            await first_of(wait_for(stop), terms.run(stop))
         event_log.info("stopped", "stopped")
     finally:
         await http.stop()
         await api.close()
+
+
+@asynccontextmanager
+async def serving_page(
+    terms: Terms, config: ClusterConfig, api: Api, event_log: EventLog, clocks: ProcessClocks
+) -> AsyncIterator[None]:
+    """Serve the web page within the block, if there is an address for it. Raises BindError."""
+    if not config.page_address:
+        yield
+        return
+    leadership = Leadership(lambda: terms.page_groups, partial(leader_of, api, config), config.identity)
+    async with AsyncExitStack() as stack:
+        try:
+            page = page_of(leadership, access_of(api, clocks.monotonic_s))
+            address = await stack.enter_async_context(serve_page(page, config.page_address))
+        except OSError as error:
+            raise BindError(
+                f"--page-listen {config.page_address} cannot be listened on ({error.strerror}); name another address"
+            ) from None
+        event_log.info("page", f"page on {address}", address=address)
+        yield
 
 
 async def run_elected(environment: Environment, leading: Leading, stop: asyncio.Event) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rota_operator.overview.ownership import MemberSigns, OwnerChange, Ownership
-from rota_operator.overview.samples import Sample, Samples
+from rota_operator.overview.samples import PARTITIONS_MAX, Sample, Samples
 from rota_operator.overview.view import GroupView
 
 
@@ -48,9 +48,9 @@ class GroupRecording:
         self._ownership = Ownership()
         self._signs = MemberSigns()
 
-    def record(self, view: GroupView, at_ms: int) -> None:
-        """Record the group's state at `at_ms`."""
-        self._samples.add(view, at_ms)
+    def record(self, view: GroupView, at_ms: int, partitions_max: int = PARTITIONS_MAX) -> None:
+        """Record the group's state at `at_ms`, and lag and throughput of at most so many partitions."""
+        self._samples.add(view, at_ms, partitions_max)
         self._ownership.record(view, at_ms)
         self._signs.update([*(each.name for each in view.members), *sorted(self._ownership.members)])
 

@@ -56,13 +56,13 @@ class Samples:
         self._commits = CommitRates()
         self._next_number = 0
 
-    def add(self, view: GroupView, at_ms: int) -> bool:
+    def add(self, view: GroupView, at_ms: int, partitions_max: int = PARTITIONS_MAX) -> bool:
         """Take a sample if one is due, and return whether it was; a clock that was set back takes later samples away."""
         while self._samples and self._samples[-1].at_ms > at_ms:
             self._samples.pop()
         if self._samples and at_ms - self._samples[-1].at_ms < SAMPLE_EVERY_MS:
             return False
-        shown = view.partitions[:PARTITIONS_MAX]
+        shown = view.partitions[:partitions_max]
         rates = self._commits.update(shown, at_ms)
         names = tuple(name_of(each) for each in shown)
         if self._samples and self._samples[-1].names == names:

@@ -143,3 +143,5 @@ class View:
     coordinator: str
     groups: tuple[GroupView, ...]
     workloads: tuple[WorkloadView, ...]
+    # Number of groups that are not shown.
+    groups_left_out: int = 0

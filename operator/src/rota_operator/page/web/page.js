@@ -256,6 +256,8 @@ function show() {
     linked && !isLinked ? element("p", { key: "unknown", class: "state bad" }, "unknown group " + linked + "; all groups are shown") : null,
     ...groups.map((group) => groupSection(group, view.workloads)),
     others.length ? otherSection(others) : null,
+    view.groups.length ? null : element("p", { key: "none", class: "soft" }, "no ConsumerGroups"),
+    view.groups_left_out ? element("p", { key: "more", class: "soft" }, "and " + count(view.groups_left_out) + " more groups: choose one namespace") : null,
   ].filter((section) => section !== null));
 }
 
@@ -274,9 +276,24 @@ function links(linked) {
     element("a", { key: id, href: linkTo(id), "aria-current": id === linked ? "page" : false }, id || "all groups"));
 }
 
+// After an answer that is no stream, which the browser does not repeat by itself.
+const RETRY_MS = 3000;
+// Of the state that is asked for, such as ?namespace=shop.
+const query = location.search;
+
+// Why there is no stream, in the server's words; empty: it does not answer.
+async function refusal() {
+  try {
+    const answer = await fetch("api/state" + query);
+    return answer.ok ? "" : (await answer.json()).error;
+  } catch (error) {
+    return "";
+  }
+}
+
 function follow() {
   const connection = document.getElementById("connection");
-  const stream = new EventSource("api/events");
+  const stream = new EventSource("api/events" + query);
   let isDue = false;
   stream.onmessage = (message) => {
     receive(JSON.parse(message.data));
@@ -292,7 +309,12 @@ function follow() {
   };
   stream.onerror = () => {
     connection.className = "bad";
-    connection.textContent = "disconnected: the data shown is outdated; check that rota up is still running";
+    connection.textContent = "disconnected: the data shown is outdated; check that rota up, or kubectl rota ui, is still running";
+    if (stream.readyState !== EventSource.CLOSED) return;
+    setTimeout(follow, RETRY_MS);
+    refusal().then((reason) => {
+      if (reason) connection.textContent = reason;
+    });
   };
 }
 

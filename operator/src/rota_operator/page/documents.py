@@ -1,4 +1,8 @@
-"""JSON documents of the page: the state, and the events of its stream, which add what was recorded since the one before."""
+"""
+JSON documents of the page: the state, and the events of its stream, which add what was recorded since the one before.
+
+The local runner makes them from a `View`. The operator joins parts that readers share: a group's text is made once for all of them.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +12,7 @@ from typing import Any
 
 from rota_operator.overview.recording import RecordingDelta
 from rota_operator.overview.samples import Sample
-from rota_operator.overview.view import View
+from rota_operator.overview.view import GroupView, View
 
 
 def state_document(view: View) -> str:
@@ -19,6 +23,25 @@ def state_document(view: View) -> str:
 def event_document(view: View, recorded: Sequence[RecordingDelta]) -> str:
     """Return one event as JSON: the state, and in `recorded` what was recorded since the event before."""
     return _json({**asdict(view), "recorded": [_delta(each) for each in recorded]})
+
+
+def group_text(group: GroupView) -> str:
+    """Return one group as JSON, for `joined`."""
+    return _json(asdict(group))
+
+
+def delta_text(delta: RecordingDelta) -> str:
+    """Return what was recorded of one group as JSON, for `joined`."""
+    return _json(_delta(delta))
+
+
+def joined(
+    at_ms: int, source: str, groups: Sequence[str], left_out: int, recorded: Sequence[str] | None
+) -> str:
+    """Join the texts of groups to a state, or with what was recorded to an event; `source` names the server."""
+    head = _json({"at_ms": at_ms, "coordinator": source, "groups_left_out": left_out, "workloads": ()})
+    lists = {"groups": groups} if recorded is None else {"groups": groups, "recorded": recorded}
+    return head[:-1] + "".join(f',"{name}":[{",".join(texts)}]' for name, texts in lists.items()) + "}"
 
 
 def _delta(delta: RecordingDelta) -> Mapping[str, Any]:

@@ -17,12 +17,12 @@ from rota_operator.cluster.kinds import CONFIG_MAP, CONSUMER_GROUP, ResourceKind
 from rota_operator.cluster.offset_resets import OffsetResets, ResetPorts
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.reset_execution import ExecutionPorts, ResetExecution
-from rota_operator.cluster.reset_lookups import OffsetSource
 from rota_operator.cluster.reset_plans import ResetPlans
 from rota_operator.cluster.settings_orders import Fleet
 from rota_operator.cluster.watched import Watched
 from rota_operator.engines.port import Unavailable
 from rota_operator.fleet.principal import Principal, SidecarRef
+from rota_operator.offset_resets.sources import OffsetSource
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import DescribedMember, Description
 from rota_operator.reconcile.observed import Object
@@ -195,11 +195,11 @@ class World(Fleet):
         """Return another life of the operator."""
         plans = ResetPlans(self.objects, lambda at_ms: f"@{at_ms}")
         ports = ResetPorts(
-            self.objects, self.source, lambda: NOW_MS, self._written,
+            self.objects, lambda: NOW_MS, self._written,
             lambda resource, fact: self.events.append(fact), lambda text: None, self._raise,
         )  # fmt: skip
         execution = ResetExecution(ExecutionPorts(self.objects, self, self.access, self.source), plans)
-        resets = OffsetResets(ports, plans, execution)
+        resets = OffsetResets(ports, execution)
         resets.decided(KEY, self.resource, is_accepted=True)
         self.reconcile()
         return resets

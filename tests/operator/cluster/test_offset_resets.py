@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from rota_operator.cluster import offset_resets, reset_execution
+from rota_operator.cluster import offset_resets
 from rota_operator.cluster.kinds import CONFIG_MAP
+from rota_operator.offset_resets import execution
 from rota_operator.overview.assignment import Partition
 from rota_operator.resets.targets import LogRange
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -307,7 +308,7 @@ def test_an_execution_that_cannot_be_finished_is_given_up_and_members_resume(
     world = World(reset())
     world.on_order = lambda pod, order: world.sidecars["b"].partitions.discard(D)
     assert run(world) == "Committing"
-    monkeypatch.setattr(reset_execution, "EXECUTION_S", 0.0)
+    monkeypatch.setattr(execution, "EXECUTION_S", 0.0)
     assert run(world) == "Failed"
     assert "1 offsets are not set: orders-3" in world.record["message"]
     assert UNDO in world.record["message"]

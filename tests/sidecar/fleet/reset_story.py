@@ -69,11 +69,11 @@ class Operator:
         access, plans = self.groups.reset_access, ResetPlans(self.objects, str)
         source = OffsetSources(self.fleet, access).open
         ports = ResetPorts(
-            self.objects, source, lambda: time.time_ns() // 1_000_000, self._written,
+            self.objects, lambda: time.time_ns() // 1_000_000, self._written,
             lambda resource, fact: self.events.append(fact), lambda text: None, self._raise,
         )  # fmt: skip
         self.resets = OffsetResets(
-            ports, plans, ResetExecution(ExecutionPorts(self.objects, self.fleet, access, source), plans)
+            ports, ResetExecution(ExecutionPorts(self.objects, self.fleet, access, source), plans)
         )
 
     @property

@@ -293,14 +293,13 @@ class Leading:
         source = OffsetSources(server, access).open
         ports = ResetPorts(
             api,
-            source,
             environment.clocks.wall_ms,
             self._reset_written,
             self._events.record,
             environment.event_log.warning,
             environment.event_log.exception,
         )
-        return OffsetResets(ports, plans, ResetExecution(ExecutionPorts(api, server, access, source), plans))
+        return OffsetResets(ports, ResetExecution(ExecutionPorts(api, server, access, source), plans))
 
     def _reset_written(self, key: Key, resource: Object) -> None:
         """Take over the record of a reset: the settings of the sidecars may change by it."""

@@ -17,30 +17,22 @@ from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.perform import of_version
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.reset_execution import ResetExecution
-from rota_operator.cluster.reset_lookups import OffsetSource, OpenSource, look_up, topics_in, with_times
-from rota_operator.cluster.reset_plans import ResetPlans
-from rota_operator.cluster.reset_targets import target_of
 from rota_operator.cluster.status_writer import difference
 from rota_operator.engines.port import Unavailable
+from rota_operator.offset_resets.planning import begin, refuse_store
 from rota_operator.reconcile.observed import Object
-from rota_operator.resets.documents import plan_name
 from rota_operator.resets.machine import (
     ACTIVE_PHASES,
     Event,
     Phase,
-    Planned,
     Postponed,
-    Prepared,
     Refused,
-    Summary,
     Task,
-    dry_run_of,
     phase_of,
     step,
     task_of,
 )
-from rota_operator.resets.plan import Plan, ResetRefused
-from rota_operator.resets.targets import Lookup, ToTime, current_offsets, resolve
+from rota_operator.resets.plan import ResetRefused
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.offsets import Reset
 from rota_operator.spec.status import OffsetReset
@@ -54,14 +46,6 @@ WAIT_S = 5.0
 RETRY_S = 2.0
 # Of a write of the record, while the status is written by others too.
 ATTEMPTS_MAX = 8
-EXTERNAL = (
-    "spec.offsets.commit.mode is external: the application's store has the offsets, and the group's follow it; reset the "
-    "position in the store"
-)
-TRANSACTIONAL = (
-    "spec.offsets.commit.mode is transactional: the application commits the offsets in its transactions; scale the workload to "
-    "0 and use `rota groups reset`"
-)
 NOT_ACCEPTED = "the ConsumerGroup is not accepted: see its condition Ready"
 EVENTS = {
     Phase.WAITING: (NORMAL, "OffsetResetWaiting"),
@@ -77,8 +61,6 @@ class ResetPorts(NamedTuple):
     """Everything that resets need of the leader."""
 
     api: Api
-    # Opens a source of the group's offsets; raises Unavailable.
-    source: OpenSource
     wall_ms: Callable[[], int]
     # The record of a ConsumerGroup is written: its settings may change by that.
     written: Callable[[Key, Object], None]
@@ -108,12 +90,6 @@ class Requested(NamedTuple):
         return None if self.spec is None else self.spec.offsets.reset
 
     @property
-    def group_id(self) -> str:
-        """The group id that is pinned."""
-        group_id: str = self.resource["status"].get("groupId", "")
-        return group_id
-
-    @property
     def task(self) -> Task:
         """The task of now."""
         return task_of(self.record, self.reset, self.generation)
@@ -126,9 +102,8 @@ class OffsetResets:
     Invariant: at most one step of a ConsumerGroup is under way.
     """
 
-    def __init__(self, ports: ResetPorts, plans: ResetPlans, execution: ResetExecution) -> None:
+    def __init__(self, ports: ResetPorts, execution: ResetExecution) -> None:
         self._ports = ports
-        self._plans = plans
         self._execution = execution
         # ConsumerGroups that may have something to do, and not before which time of the loop's clock.
         self._due_s: dict[Key, float] = {}
@@ -236,32 +211,10 @@ class OffsetResets:
         if not self._accepted.get(key, False):
             return Postponed(reset, NOT_ACCEPTED)
         refuse_store(spec)
-        if not reset.dry_run and (problem := self._execution.problem_of_members(key)):
+        group = self._execution.group(key, requested.resource)
+        if not reset.dry_run and (problem := group.problem_of_members()):
             return Postponed(reset, problem)
-        name = plan_name(key.name, reset.request_id)
-        async with self._ports.source(key) as source:
-            dry_run = None if reset.dry_run else dry_run_of(requested.record, reset.request_id)
-            if dry_run is not None:
-                plan = await self._plans.read(key, name, requested.group_id, dry_run.plan_hash)
-                current_offsets(plan, await look_up(source, requested.group_id, topics_in(plan)))
-            else:
-                plan = await self._make_plan(source, requested, reset)
-                await self._plans.write(key, requested.resource, name, plan)
-        summary = Summary(name, plan.hash, len(plan.rows), plan.skipped, plan.repeated)
-        return Planned(reset, summary) if reset.dry_run else Prepared(reset, summary)
-
-    async def _make_plan(self, source: OffsetSource, requested: Requested, reset: Reset) -> Plan:
-        other = reset.to.from_config_map
-        from_plan = (
-            None if other is None else await self._plans.read(requested.key, other, requested.group_id)
-        )
-        target = target_of(reset.to, self._ports.wall_ms(), from_plan)
-        topics = reset.topics or (() if from_plan is None else topics_in(from_plan))
-        lookup = await look_up(source, requested.group_id, topics)
-        if isinstance(target, ToTime):
-            at_time = await source.at_time(lookup.ranges.keys(), target.at_ms)
-            lookup = Lookup(lookup.group_id, lookup.ranges, lookup.committed, at_time, lookup.topic_ids)
-        return await with_times(source, resolve(target, lookup))
+        return await begin(group, requested.record, reset, self._ports.wall_ms())
 
     async def _write(self, requested: Requested, changed: OffsetReset) -> None:
         """Write the record, unless it or the spec has changed since it was read."""
@@ -301,13 +254,6 @@ def record_in(resource: Object) -> OffsetReset | None:
         return parse_model(OffsetReset, found, ("status", "offsetReset"))
     except InvalidSpec as error:
         raise Unavailable(f"{error}; no offset is reset until that is corrected") from None
-
-
-def refuse_store(spec: ConsumerGroupSpec) -> None:
-    """Refuse a reset where the group's offsets are not the truth. Raises ResetRefused."""
-    refusal = {"external": EXTERNAL, "transactional": TRANSACTIONAL}.get(spec.offsets.commit.mode)
-    if refusal is not None:
-        raise ResetRefused(refusal)
 
 
 def record_phase(

@@ -1,7 +1,7 @@
 """
-Looks up offsets for a reset, and sets those of partitions without an owner: at Rota's coordinator and log, or through a sidecar.
+Opens the source of a group's offsets for a reset: Rota's coordinator and log, a sidecar, or Kafka brokers.
 
-Called by `offset_resets`. The operator has no credentials of its users' Kafka clusters, so a group whose records are in Kafka is looked
+Called by `reset_execution`. The operator has no credentials of its users' Kafka clusters, so a group whose records are in Kafka is looked
 up by one of its connected sidecars, or, without members, with credentials of the operator's own.
 """
 
@@ -9,8 +9,8 @@ import asyncio
 import importlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 from typing_extensions import override
 
@@ -20,85 +20,18 @@ from rota_operator.cluster.settings_orders import Fleet, key_of
 from rota_operator.engines.admin import alter_offsets
 from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups, RotaRecords
+from rota_operator.engines.watch import Subscription
 from rota_operator.fleet.principal import SidecarRef
+from rota_operator.offset_resets.execution import ANSWER_S
+from rota_operator.offset_resets.sources import EngineSource, OffsetSource
 from rota_operator.overview.assignment import Partition
-from rota_operator.resets.plan import Plan
-from rota_operator.resets.targets import LogRange, Lookup, topics_of
+from rota_operator.resets.targets import LogRange
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
-# Longer than the sidecar's own limit of 20 s, whose error says more.
-ANSWER_S = 25.0
 # Of one query; a sidecar answers at most 5,000.
 PARTITIONS_MAX = 2_000
 NOT_WATCHED = "the group is not watched yet"
 NO_MEMBER = "no sidecar of the group is connected, which could look up offsets in Kafka; start one, or reset the offsets with `rota groups reset`"
-
-
-class OffsetSource(Protocol):
-    """Offsets of one group and its topics. Every method raises Unavailable."""
-
-    async def ranges(self) -> Mapping[Partition, LogRange]:
-        """Return the log ranges of all partitions that the group consumes."""
-        ...
-
-    async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """Return the committed offsets of these partitions, as far as there are any."""
-        ...
-
-    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
-        """Return the first offsets at or after a time; absent or negative: there is none."""
-        ...
-
-    async def timestamps(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
-        """Return the timestamps of the records at these offsets, as far as the source can tell them."""
-        ...
-
-    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of the topics, as far as the source can tell them."""
-        ...
-
-    async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets of a group without members; refused while it has any."""
-        ...
-
-
-class RotaSource(OffsetSource):
-    """A group on Rota's coordinator whose records are in the embedded log."""
-
-    def __init__(self, access: ResetAccess) -> None:
-        assert access.coordinator is not None, "a group with an embedded log has a coordinator"
-        self._coordinator = access.coordinator
-        self._watched = access.watched
-        self._records = RotaRecords(
-            access.coordinator.bootstrap, read_committed=access.watched.read_committed
-        )
-
-    @override
-    async def ranges(self) -> Mapping[Partition, LogRange]:
-        partitions = await self._records.partitions(self._watched.topics, self._watched.topic_pattern)
-        found = await self._records.ranges(partitions)
-        return {each: LogRange(*at) for each, at in found.items()}
-
-    @override
-    async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        found = await RotaGroups(self._coordinator).committed(self._watched.group_id, partitions)
-        return {each: found[each] for each in partitions if each in found}
-
-    @override
-    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
-        return await self._records.at_time(partitions, at_ms)
-
-    @override
-    async def timestamps(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
-        return await self._records.timestamps(offsets)
-
-    @override
-    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        return await self._records.topic_ids(topics)
-
-    @override
-    async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        await alter_offsets(self._coordinator, self._watched.group_id, offsets)
 
 
 class SidecarSource(OffsetSource):
@@ -176,6 +109,19 @@ def no_member(access: ResetAccess) -> str:
     return f"{NO_MEMBER}; {problem}" if problem else NO_MEMBER
 
 
+def rota_source(access: ResetAccess) -> OffsetSource:
+    """Return the source of a group on Rota's coordinator whose records are in the embedded log."""
+    coordinator, watched = access.coordinator, access.watched
+    assert coordinator is not None, "a group with an embedded log has a coordinator"
+    return EngineSource(
+        watched.group_id,
+        Subscription(watched.topics, watched.topic_pattern),
+        RotaGroups(coordinator),
+        RotaRecords(coordinator.bootstrap, read_committed=watched.read_committed),
+        partial(alter_offsets, coordinator, watched.group_id),
+    )
+
+
 class OffsetSources:
     """Opens the source of a group's offsets that can be reached now."""
 
@@ -190,7 +136,7 @@ class OffsetSources:
         if access is None:
             raise Unavailable(NOT_WATCHED)
         if access.watched.has_log:
-            yield RotaSource(access)
+            yield rota_source(access)
             return
         connected = {each.sidecar.pod: each.sidecar for each in self._fleet.connected if key_of(each) == key}
         pods = sorted(connected.keys() & access.reports.keys())
@@ -203,28 +149,3 @@ class OffsetSources:
         kafka = await asyncio.to_thread(importlib.import_module, "rota_operator.cluster.reset_kafka")
         async with kafka.kafka_source(access) as source:
             yield source
-
-
-def topics_in(plan: Plan) -> tuple[str, ...]:
-    """Return the topics of a plan."""
-    return tuple(dict.fromkeys(row.partition.topic for row in plan.rows))
-
-
-async def look_up(source: OffsetSource, group_id: str, topics: tuple[str, ...]) -> Lookup:
-    """Look up what a plan needs; no topics: all that the group consumes. Raises ResetRefused, Unavailable."""
-    everything = await source.ranges()
-    chosen = set(topics_of(topics, {each.topic for each in everything}))
-    ranges = {each: at for each, at in everything.items() if each.topic in chosen}
-    committed = await source.committed(ranges.keys())
-    return Lookup(group_id, ranges, committed, topic_ids=await source.topic_ids(chosen))
-
-
-async def with_times(source: OffsetSource, plan: Plan) -> Plan:
-    """Add the timestamps of the records at the old and at the new offsets, as far as the source can tell them."""
-    old = await source.timestamps({row.partition: row.old for row in plan.rows if row.old is not None})
-    new = await source.timestamps(plan.offsets)
-    rows = tuple(
-        replace(row, old_time_ms=old.get(row.partition), new_time_ms=new.get(row.partition))
-        for row in plan.rows
-    )
-    return replace(plan, rows=rows)

@@ -18,9 +18,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._topic import TopicDescription
 from typing_extensions import override
 
-from rota_operator.engines.port import Groups, Range, Records, Unavailable
+from rota_operator.engines.port import Groups, IndexedRecords, Range, Unavailable
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import UNKNOWN, DescribedMember, Description
 
@@ -197,7 +198,7 @@ class KafkaGroups(Groups):
         await self._reader.close()
 
 
-class KafkaRecords(Records):
+class KafkaRecords(IndexedRecords):
     """Topics of a cluster, read at one isolation level."""
 
     def __init__(self, config: Config, *, read_committed: bool) -> None:
@@ -218,18 +219,21 @@ class KafkaRecords(Records):
     async def partitions(self, topics: Collection[str], pattern: str = "") -> Collection[Partition]:
         if not topics and not pattern:
             return ()
-        names = {*topics, *await self._matching(pattern)}
+        found = await self._describe({*topics, *await self._matching(pattern)})
+        return [Partition(topic.name, each.id) for topic in found for each in topic.partitions]
+
+    @override
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return {each.name: str(each.topic_id) for each in await self._describe(topics)}
+
+    async def _describe(self, names: Collection[str]) -> list[TopicDescription]:
+        """Describe topics; those that do not exist are left out. Raises Unavailable."""
         if not names:
-            return ()
+            return []
         collection = TopicCollection(sorted(names))
         asked = self._admin.client.describe_topics(collection, request_timeout=CALL_S)
         found = await asyncio.gather(*(await_answer(each, *MISSING) for each in asked.values()))
-        return [
-            Partition(topic.name, each.id)
-            for topic in found
-            if topic is not None
-            for each in topic.partitions
-        ]
+        return [topic for topic in found if topic is not None]
 
     async def _matching(self, pattern: str) -> Collection[str]:
         """Topics whose full name matches the pattern, without Kafka's internal ones."""
@@ -245,8 +249,8 @@ class KafkaRecords(Records):
         ends = await self._at(partitions, LATEST)
         return {each: Range(start, ends[each]) for each, start in starts.items() if each in ends}
 
+    @override
     async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
-        """First offsets with a timestamp at or after a time; -1 where there is none. Raises Unavailable."""
         return await self._at(partitions, OffsetSpec.for_timestamp(at_ms))
 
     async def _at(self, partitions: Iterable[Partition], which: OffsetSpec) -> dict[Partition, int]:

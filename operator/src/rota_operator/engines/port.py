@@ -53,3 +53,15 @@ class Records(Protocol):
         Partitions that did not answer in time are left out. Raises Unavailable.
         """
         ...
+
+
+class IndexedRecords(Records, Protocol):
+    """Topics and their records, which are found by time as well."""
+
+    async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
+        """First offsets with a timestamp at or after a time; -1 where there is none. Raises Unavailable."""
+        ...
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Ids of topics by name; topics that do not exist are left out. Raises Unavailable."""
+        ...

@@ -11,7 +11,7 @@ import grpc.aio
 from typing_extensions import override
 
 from rota_operator.engines.coordinators import CALL_S, GroupCoordinator, ask_coordinator, await_answer
-from rota_operator.engines.port import Groups, Range, Records, Unavailable
+from rota_operator.engines.port import Groups, IndexedRecords, Range, Unavailable
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.description import Description, description_of
 from rota_operator.overview.problems import (
@@ -151,7 +151,7 @@ async def _find_again(coordinator: GroupCoordinator) -> None:
         coordinator.forget()
 
 
-class RotaRecords(Records):
+class RotaRecords(IndexedRecords):
     """Topics of the embedded log, read at one isolation level."""
 
     def __init__(self, channel: grpc.aio.Channel, *, read_committed: bool) -> None:
@@ -183,12 +183,12 @@ class RotaRecords(Records):
         ends = await self._at(partitions, END)
         return {each: Range(start, ends[each]) for each, start in starts.items() if each in ends}
 
+    @override
     async def at_time(self, partitions: Collection[Partition], at_ms: int) -> Mapping[Partition, int]:
-        """First offsets with a timestamp at or after a time; -1 where there is none. Raises Unavailable."""
         return await self._at(partitions, at_ms)
 
+    @override
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """Ids of topics in hexadecimal, by name; topics that do not exist are left out. Raises Unavailable."""
         if not topics:
             return {}
         request = log_pb2.DescribeTopicsRequest(names=sorted(topics))

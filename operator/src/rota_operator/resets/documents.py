@@ -1,5 +1,5 @@
 """
-Writes a plan into ConfigMaps and reads it again: a table in CSV, one line for each partition, and the hash of the plan.
+Format of plans in ConfigMaps: a table in CSV with one line for each partition, and the hash of the plan.
 
 A plan that is too large for one ConfigMap goes on in others, NAME-2 and so on. Reading checks everything that a hand may have
 changed, because a plan is executed as it was reviewed or not at all.
@@ -28,7 +28,7 @@ ANEW = "make a new dry run with another requestId"
 
 
 class PlanDocument(NamedTuple):
-    """One ConfigMap of a plan."""
+    """ConfigMap of a plan, or of a part of it."""
 
     name: str
     data: Mapping[str, str]

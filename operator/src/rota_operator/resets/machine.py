@@ -1,5 +1,5 @@
 """
-The steps of an offset reset: which task comes next (`task_of`), and what its outcome makes of the record (`step`).
+State machine of an offset reset: `task_of` returns the next task of a record, `step` the record after the task's outcome.
 
 The record is `status.offsetReset`. The shell writes it before it performs the next task, so that after a crash the task of the written
 phase is performed again; every task is idempotent until the next phase is written. A dry run goes from nothing to Planned; an execution
@@ -44,14 +44,14 @@ ACTIVE_PHASES = SUSPENDED_PHASES | {Phase.RESUMING}
 
 
 class Identity(NamedTuple):
-    """A reset acts once for each of these."""
+    """Identity of a reset, which acts once for each."""
 
     request_id: str
     dry_run: bool
 
 
 class Task(Enum):
-    """Work of the shell."""
+    """Task of the shell."""
 
     NOTHING = "nothing"
     # Make the plan of a dry run, and write it.
@@ -66,7 +66,7 @@ class Task(Enum):
 
 
 class Summary(NamedTuple):
-    """A plan that was written."""
+    """Summary of a plan that was written."""
 
     config_map: str
     hash: str
@@ -77,14 +77,14 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FirstSeen:
-    """The reset was present when the ConsumerGroup was seen for the first time: created again from git, or restored."""
+    """Reset that was present when the ConsumerGroup was seen for the first time: created again from git, or restored."""
 
     reset: Reset
 
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """The reset cannot begin now; the message says what it waits for."""
+    """Reset that cannot begin now; the message says what it waits for."""
 
     reset: Reset
     message: str
@@ -92,7 +92,7 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The reset cannot be executed as it is specified in this metadata.generation."""
+    """Reset that cannot be executed as it is specified in this metadata.generation."""
 
     reset: Reset
     message: str
@@ -101,7 +101,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan of a dry run is written."""
+    """Outcome of PLAN: the plan of a dry run is written."""
 
     reset: Reset
     summary: Summary
@@ -109,7 +109,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The plan of an execution is written and checked."""
+    """Outcome of PREPARE: the plan of an execution is written and checked."""
 
     reset: Reset
     summary: Summary
@@ -117,36 +117,36 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """All members are suspended, and the plan that undoes the reset is written."""
+    """Outcome of SUSPEND: all members are suspended, and the plan that undoes the reset is written."""
 
     undo_config_map: str
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """All offsets of the plan are committed."""
+    """Outcome of COMMIT: all offsets of the plan are committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The committed offsets equal the plan."""
+    """Outcome of READ_BACK: the committed offsets equal the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """Committed offsets differ from the plan."""
+    """Outcome of READ_BACK: committed offsets differ from the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The execution cannot be finished; the message says why, and what is changed."""
+    """Execution that cannot be finished; the message says why, and what is changed."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The members read again, unless the spec suspends them."""
+    """Outcome of RESUME: the members read again, unless the spec suspends them."""
 
 
 Event: TypeAlias = (
@@ -180,7 +180,7 @@ def suspends(record: OffsetReset | None) -> bool:
 
 
 def is_suspending(status: Mapping[str, Any]) -> bool:
-    """Return the same of a status in JSON, also of one that this version cannot read otherwise."""
+    """Return `suspends` of a status in JSON, also of one that this version cannot read otherwise."""
     return (status.get("offsetReset") or {}).get("phase") in SUSPENDED_PHASES
 
 

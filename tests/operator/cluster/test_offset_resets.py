@@ -308,7 +308,8 @@ def test_an_execution_that_cannot_be_finished_is_given_up_and_members_resume(
     world = World(reset())
     world.on_order = lambda pod, order: world.sidecars["b"].partitions.discard(D)
     assert run(world) == "Committing"
-    monkeypatch.setattr(execution, "EXECUTION_S", 0.0)
+    late_s = 2 * execution.EXECUTION_S
+    monkeypatch.setattr(execution, "loop_time", lambda: asyncio.get_running_loop().time() + late_s)
     assert run(world) == "Failed"
     assert "1 offsets are not set: orders-3" in world.record["message"]
     assert UNDO in world.record["message"]

@@ -115,6 +115,11 @@ class Laptop:
         rota.create_topics(self.address, {"orders": 6})
         self.send(values)
 
+    def send_when_ready(self, process: Process, values: int) -> None:
+        """Send records once the coordinator answers."""
+        process.wait_until((self.home / "address").exists, within_s=WITHIN_S)
+        self.send(values)
+
     def send(self, values: int) -> None:
         with rota.Producer(self.address) as producer:
             for number in range(values):

@@ -160,10 +160,41 @@ def test_a_group_is_reset_while_its_members_stay(laptop: Laptop) -> None:
     process.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
     group = laptop.group()
     assert group["generation"] == generation
-    assert "reset of 6 partitions: done" in [event["message"] for event in group["history"]]
+    (done,) = (event["message"] for event in group["history"] if ": done, " in event["message"])
+    assert ": done, 6 partitions, 0 records skipped, 24 repeated; " in done
     assert not any(each["suspended"] for each in group["members"])
     process.stop()
     assert process.exit_code == 0
+
+
+def test_a_reset_of_the_manifest_is_executed_by_the_next_runner_and_once(laptop: Laptop) -> None:
+    process = laptop.start()
+    laptop.fill(process, RECORDS)
+    process.wait_until(lambda: laptop.all_are_done(RECORDS), within_s=WITHIN_S)
+    process.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
+    process.stop()
+    file = laptop.folder / "orders.yaml"
+    mode = "offsets: {commit: {mode: sync}"
+    reset = ", reset: {requestId: replay-1, dryRun: false, to: {offset: 6}}"
+    file.write_text(file.read_text().replace(mode, f"{mode}{reset}"))
+    (laptop.home / "address").unlink()
+    again = laptop.start()
+    again.wait_until(lambda: "reset replay-1: done, 6 partitions" in again.log.read_text(), within_s=WITHIN_S)
+    # Of each partition the last four come again.
+    again.wait_until(lambda: len(laptop.done) == RECORDS + 6 * 4, within_s=WITHIN_S)
+    again.wait_until(lambda: laptop.group()["lag_records"] == 0, within_s=WITHIN_S)
+    # Killed: the record alone says that it was executed.
+    again.kill()
+    wait_for("the end of all processes", lambda: not laptop.processes(), within_s=WITHIN_S)
+    (laptop.home / "address").unlink()
+    last = laptop.start()
+    laptop.send_when_ready(last, 6)
+    last.wait_until(lambda: laptop.all_are_done(RECORDS + 6), within_s=WITHIN_S)
+    assert not any(each["suspended"] for each in laptop.group()["members"])
+    last.stop()
+    assert len(laptop.done) == RECORDS + 6 * 4 + 6
+    record = json.loads((laptop.home / "resets" / "shop.orders" / "record.json").read_text())
+    assert [each["requestId"] for each in record["executed"]] == ["replay-1"]
 
 
 def test_a_reset_is_refused_before_it_touches_anything_when_other_clients_are_members(laptop: Laptop) -> None:

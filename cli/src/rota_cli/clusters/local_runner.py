@@ -12,8 +12,8 @@ from rota_cli.clusters.port import Offsets
 from rota_cli.errors import Failure
 
 PAGE_FILE = Path(".rota/page")
-# `rota up` gives its members a minute, plus time to suspend and resume.
-WITHIN_S = 120.0
+# `rota up` gives its members a minute to stop and to set offsets, and a minute to resume; one order may take a minute more.
+WITHIN_S = 240.0
 # Loopback connections bypass any proxy of the environment.
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version as version_of_distribution
 from typing import Any, NamedTuple, TypeVar
@@ -49,6 +48,7 @@ from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
 from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
+from rota_operator.offset_resets.targets import timestamp
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object, OperatorSettings
 from rota_operator.resets.machine import is_suspending
@@ -412,9 +412,3 @@ def alerts_of(spec: ConsumerGroupSpec | None) -> Alerts | None:
     if spec is None:
         return Alerts()
     return None if spec.suspend else spec.monitoring.alerts
-
-
-def timestamp(ms: int) -> str:
-    """Format a time as Kubernetes does."""
-    at = datetime.fromtimestamp(ms // 1000, UTC)
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -19,6 +19,7 @@ from rota_operator.cluster.reset_lookups import OpenSource, no_member
 from rota_operator.cluster.reset_plans import ResetPlans
 from rota_operator.cluster.settings_orders import Fleet, key_of
 from rota_operator.fleet.principal import SidecarRef
+from rota_operator.offset_resets import execution
 from rota_operator.offset_resets.execution import NOT_DESCRIBED, Execution, problem_of_members
 from rota_operator.offset_resets.group import Members, ResetGroup, members_of, owned_in
 from rota_operator.offset_resets.sources import OffsetSource
@@ -133,5 +134,5 @@ class ResetExecution:
         """Perform the task of a record; None: it is not done yet. `is_suspended`: the spec suspends the group by itself."""
         known = self._executions.get(key)
         if known is None or known.request_id != record.request_id:
-            known = self._executions[key] = Execution(record.request_id)
+            known = self._executions[key] = Execution(record.request_id, execution.EXECUTION_S)
         return await known.perform(self.group(key, resource), record, task, is_suspended=is_suspended)

@@ -12,7 +12,7 @@ from rota_operator.overview.description import Description
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.recording import START, Cursor, GroupRecording, RecordingDelta
-from rota_operator.overview.view import EventKind, OwnedPartitions, View, WorkloadView
+from rota_operator.overview.view import EventKind, View, WorkloadView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 # Maximum time between two snapshots: values age without an update.
@@ -56,9 +56,13 @@ class DashboardState:
         """Return what was recorded of each group after its cursor, by group id; everything of a group without one."""
         return [each.since(cursors.get(key, START)) for key, each in self._recordings.items()]
 
-    def owned_partitions(self, group_id: str) -> Mapping[str, OwnedPartitions]:
-        """Return the partitions that each sidecar of a group reports, by sidecar name."""
-        return self._overview.owned_partitions(group_id, self._wall_ms())
+    def reports(self, group_id: str) -> Mapping[str, SidecarReport]:
+        """Return the live reports of a group's sidecars, by sidecar name."""
+        return self._overview.reports(group_id, self._wall_ms())
+
+    def client_ids(self, group_id: str) -> frozenset[str] | None:
+        """Return the client ids of a group's members, as its engine describes them; None: it does not."""
+        return self._overview.client_ids(group_id)
 
     async def wait_for_change(self) -> None:
         """Wait for the next update, for at most AT_LEAST_EVERY_S: values expire without an update."""

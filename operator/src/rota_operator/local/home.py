@@ -13,7 +13,7 @@ from rota_service.private_files import OTHERS
 
 # Names of the runner's files in a home folder; the coordinator's files begin with its name, the demo has a
 # subfolder.
-OWN = frozenset({"address", "demo", "lock", "logs", "page", "settings", "state"})
+OWN = frozenset({"address", "demo", "lock", "logs", "page", "resets", "settings", "state"})
 COORDINATOR = "coordinator."
 
 

@@ -27,16 +27,17 @@ from rota_operator.local.commands import (
 )
 from rota_operator.local.dashboard_state import DashboardState
 from rota_operator.local.group_watches import GroupWatches, is_coordinated_locally, missing_library
-from rota_operator.local.offset_reset import OffsetResets
+from rota_operator.local.offset_resets import OffsetResets, ResetPorts
+from rota_operator.local.offset_sources import open_source
 from rota_operator.local.paths import ANY_PORT, CannotStart, free_address
 from rota_operator.local.processes import Command, Processes, ReplicaEvent
 from rota_operator.local.replica_secrets import NAMESPACE, Replica, ReplicaSecrets
 from rota_operator.local.workload import REPLICAS_MAX, LocalWorkload
 from rota_operator.manifests.documents import BYTES_MAX, Document, InvalidManifest, decode, parse_documents
 from rota_operator.manifests.resources import ConsumerGroup, Manifests, Workload, collect_resources
+from rota_operator.offset_resets.targets import timestamp
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind
-from rota_operator.plan.settings import settings_json
 from rota_operator.plan.supported import unsupported
 from rota_operator.replicas.events import DrainFailed, ProcessRole, ReplicaPolicy, ReplicaStopped, Restarting
 from rota_operator.replicas.replica_set import ReplicaSet
@@ -140,18 +141,28 @@ class Runner:
             self._secrets.authenticate, lambda _, report: self.dashboard.add_report(report)
         )
         self._fleet = FleetServer(callbacks, order_ids(secrets.randbits(64)))
-        suspended = {group.group_id for group in manifests.groups.values() if group.spec.suspend}
-        self.reset = OffsetResets(
-            self._send_order, self.dashboard, self._replicas_of, lambda group_id: group_id in suspended
-        ).reset
+        self._channel = grpc.aio.insecure_channel(self.paths.coordinator.removeprefix(ROTA), options=CHANNEL)
+        ports = ResetPorts(
+            self.dashboard,
+            lambda: self._fleet.connected,
+            self._send_order,
+            lambda group: open_source(group, self.paths, self._channel),
+            wall_ms,
+            self._record_reset,
+        )
+        self._resets = OffsetResets(
+            list(manifests.groups.values()),
+            ports,
+            paths.home / "resets",
+            lambda group: settings_file(paths, group),
+            timestamp,
+        )
+        self.reset = self._resets.reset
 
     async def run(self, stopping: asyncio.Event, displays: Sequence[Display] = ()) -> None:
         """Run until `stopping` is set or a task fails, then stop all processes; re-raises unexpected exceptions."""
-        for group in self._manifests.groups.values():
-            settings = settings_file(self.paths, group)
-            settings.parent.mkdir(parents=True, exist_ok=True)
-            settings.write_bytes(settings_json(group.spec))
-        async with serve_fleet(self._fleet, ANY_PORT) as address, self._channel() as channel:
+        self._resets.begin_run()
+        async with serve_fleet(self._fleet, ANY_PORT) as address, self._channel as channel:
             self.paths = replace(self.paths, fleet=address)
             groups = list(self._manifests.groups.values())
             if self._has_coordinator:
@@ -160,7 +171,8 @@ class Runner:
                 workload.start()
             watches = GroupWatches(self.paths, channel, self.dashboard, self._print_line)
             watching = [
-                asyncio.ensure_future(each) for each in (watches.run(groups), self.dashboard.run_recording())
+                asyncio.ensure_future(each)
+                for each in (watches.run(groups), self.dashboard.run_recording(), self._resets.run())
             ]
             showing = [asyncio.ensure_future(show(self)) for show in displays]
             try:
@@ -190,8 +202,7 @@ class Runner:
     async def coordinator_ready(self) -> None:
         """Wait until the local coordinator accepts connections; returns at once if there is none."""
         if self._has_coordinator:
-            async with self._channel() as channel:
-                await channel.channel_ready()
+            await self._channel.channel_ready()
 
     def force_stop(self) -> None:
         """Skip the drains of all stopping workloads."""
@@ -222,19 +233,12 @@ class Runner:
         groups = self._manifests.groups.values()
         return not self.paths.kafka or any(is_coordinated_locally(group, self.paths) for group in groups)
 
-    def _channel(self) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(self.paths.coordinator.removeprefix(ROTA), options=CHANNEL)
-
     async def _send_order(self, replica: str, order: SidecarOrder, within_s: float) -> str:
         return str((await self._fleet.order(SidecarRef(NAMESPACE, replica), order, within_s)).error)
 
-    def _replicas_of(self, group_id: str) -> Sequence[str]:
-        return [
-            replica.name
-            for workload in self.workloads
-            if workload.group_id == group_id
-            for replica in workload.view().replicas
-        ]
+    def _record_reset(self, group_id: str, message: str) -> None:
+        self._print_line(f"group {group_id}: {message}")
+        self.dashboard.record_event(group_id, EventKind.RESET, message)
 
     def _local_workload(self, workload: Workload) -> LocalWorkload:
         group = self._groups.get((workload.kind, *workload.name))

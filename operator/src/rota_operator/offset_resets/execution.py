@@ -49,8 +49,9 @@ class Execution:
     Invariant: an offset that is not in `_left` is committed, or the task that commits has not begun.
     """
 
-    def __init__(self, request_id: str) -> None:
+    def __init__(self, request_id: str, within_s: float = EXECUTION_S) -> None:
         self.request_id = request_id
+        self._within_s = within_s
         # The loop's clock, in seconds.
         self._since_s = loop_time()
         self._resuming_since_s: float | None = None
@@ -82,12 +83,12 @@ class Execution:
         except Unavailable as error:
             self._problem, event = str(error), None
         if event is None and self._is_late:
-            return Aborted(f"not done within {EXECUTION_S:g} s ({self._problem}); {self._left_as(record)}")
+            return Aborted(f"not done within {self._within_s:g} s ({self._problem}); {self._left_as(record)}")
         return event
 
     @property
     def _is_late(self) -> bool:
-        return loop_time() - self._since_s > EXECUTION_S
+        return loop_time() - self._since_s > self._within_s
 
     async def _load(self, group: ResetGroup, record: OffsetReset) -> Plan:
         """Read the plan, once in a life of the operator. Raises ResetRefused."""

@@ -176,6 +176,21 @@ class GroupState:
         is_asked = reported.state == UNKNOWN and self._described.state != UNKNOWN
         return self._described if is_asked else reported
 
+    def live_reports(self, now_ms: int) -> Mapping[str, pb.SidecarReport]:
+        """Reports that have not expired, by sidecar name."""
+        return {
+            name: report
+            for name, reporter in self._reporters.items()
+            if (report := reporter.known(now_ms)) is not None
+        }
+
+    @property
+    def client_ids(self) -> frozenset[str] | None:
+        """Client ids of the members that the engine describes; None: it describes none of the group."""
+        if self._described.state == UNKNOWN:
+            return None
+        return frozenset(each.client_id for each in self._described.members.values())
+
     def owned_partitions(self, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """Partitions and generation that each sidecar reports, by sidecar name; expired reports are omitted."""
         return {

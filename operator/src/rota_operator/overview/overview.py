@@ -11,7 +11,6 @@ from rota_operator.overview.view import (
     EventKind,
     GroupView,
     HistoryEvent,
-    OwnedPartitions,
     View,
     WorkloadView,
 )
@@ -100,10 +99,15 @@ class Overview:
         if key is not None and (group := self._groups.get(key)) is not None:
             group.remove_replica(replica)
 
-    def owned_partitions(self, key: str, now_ms: int) -> Mapping[str, OwnedPartitions]:
-        """Partitions and generation that each sidecar of a group reports, by sidecar name."""
+    def reports(self, key: str, now_ms: int) -> Mapping[str, SidecarReport]:
+        """Live reports of a group's sidecars, by sidecar name."""
         group = self._groups.get(key)
-        return {} if group is None else group.owned_partitions(now_ms)
+        return {} if group is None else group.live_reports(now_ms)
+
+    def client_ids(self, key: str) -> frozenset[str] | None:
+        """Client ids of a group's members, by the engine's description; None: there is none."""
+        group = self._groups.get(key)
+        return None if group is None else group.client_ids
 
     def group(self, key: str, workloads: Sequence[WorkloadView], now_ms: int) -> GroupView | None:
         """Snapshot of one group at `now_ms`; None: it is not in here. `workloads` name their group by its key."""

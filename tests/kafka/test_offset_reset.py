@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from rota_operator.cluster.kafka_access import KafkaAccess
 from tests.sidecar.fleet.reset_story import KEY, WITHIN_S, Operator, operated, replay
@@ -25,6 +26,21 @@ def fill(kafka: Kafka, topic: str) -> None:
     assert producer.flush(WITHIN_S) == 0
 
 
+def committed(kafka: Kafka, group: str) -> list[int]:
+    """Return the committed offsets of a group that has the name of its topic."""
+    consumer = Consumer({**kafka.client_config(), "group.id": group})
+    found = consumer.committed([TopicPartition(group, number) for number in range(2)], timeout=WITHIN_S)
+    consumer.close()
+    return [each.offset for each in found]
+
+
+def make_anew(kafka: Kafka, topic: str) -> None:
+    """Delete a topic, and create one of the same name with as many records."""
+    admin = AdminClient(kafka.client_config())
+    admin.delete_topics([topic])[topic].result(WITHIN_S)
+    fill(kafka, topic)
+
+
 def test_dry_run_execution_and_undo_with_running_members(
     tmp_path: Path, kafka: Kafka, unique_name: str
 ) -> None:
@@ -33,8 +49,20 @@ def test_dry_run_execution_and_undo_with_running_members(
     async def story() -> None:
         async with operated(tmp_path, kafka.bootstrap, unique_name) as operator:
             await replay(operator, RECORDS)
+            assert await operator.reset("old-topic", dry_run=True, earliest=True) == "Planned"
+            await asyncio.to_thread(make_anew, kafka, unique_name)
+            await refuse_the_plan_of_the_old_topic(operator)
+            assert not any(operator.suspended())
 
     asyncio.run(story())
+
+
+async def refuse_the_plan_of_the_old_topic(operator: Operator) -> None:
+    assert await operator.reset("old-topic", earliest=True) == "Rejected"
+    assert (
+        f"topic {operator.topic} was deleted and created again after the plan was made"
+        in operator.record["message"]
+    )
 
 
 def test_a_group_without_members_is_reset_with_the_operators_own_credentials(
@@ -49,16 +77,17 @@ def test_a_group_without_members_is_reset_with_the_operators_own_credentials(
             async with asyncio.timeout(WITHIN_S):
                 assert await operator.reset("replay-1", offset=5) == "Completed"
                 assert await operator.reset("replay-2", datetime="2023-11-14T22:13:22Z") == "Completed"
+                plan, undo = operator.record["planConfigMap"], operator.record["undoConfigMap"]
+                assert await asyncio.to_thread(committed, kafka, unique_name) == [2, 2]
+                assert await operator.reset("old-topic", dry_run=True, earliest=True) == "Planned"
+                await asyncio.to_thread(make_anew, kafka, unique_name)
+                await refuse_the_plan_of_the_old_topic(operator)
         finally:
             await operator.groups.close()
-        assert operator.plan(operator.record["planConfigMap"]) == dict.fromkeys(range(2), ("5", "2"))
-        assert operator.plan(operator.record["undoConfigMap"]) == dict.fromkeys(range(2), ("2", "5"))
+        assert operator.plan(plan) == dict.fromkeys(range(2), ("5", "2"))
+        assert operator.plan(undo) == dict.fromkeys(range(2), ("2", "5"))
 
     asyncio.run(story())
-    consumer = Consumer({**kafka.client_config(), "group.id": unique_name})
-    found = consumer.committed([TopicPartition(unique_name, number) for number in range(2)], timeout=WITHIN_S)
-    consumer.close()
-    assert [each.offset for each in found] == [2, 2]
 
 
 def test_without_members_and_credentials_a_reset_waits_and_says_what_to_do(

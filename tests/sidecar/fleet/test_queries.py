@@ -65,6 +65,10 @@ def test_every_kind_of_offset_is_found(tmp_path: Path, coordinator: Coordinator,
             (other, 1): 0,
             (other, 2): 1,
         }
+        answer = await ask.answer(START, of(topic, 0), of(other, 2))
+        ids = {each.topic: each.topic_id for each in answer.topic_ids}
+        assert {name: len(topic_id) for name, topic_id in ids.items()} == {topic: 16, other: 16}
+        assert ids[topic] != ids[other]
         late = await ask.offsets(TIMESTAMP, of(topic), of(other), timestamp_ms=AT_MS + 1)
         assert late == {(other, 2): 0}, "the others have no such record"
 

@@ -63,7 +63,14 @@ class SidecarSource(OffsetSource):
 
     @override
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        return {}
+        ordered = sorted(topics)
+        found: dict[str, str] = {}
+        for first in range(0, len(ordered), PARTITIONS_MAX):
+            # Of one partition each: the ids are those of the topics.
+            some = [Partition(topic, 0) for topic in ordered[first : first + PARTITIONS_MAX]]
+            answer = await self._answer(some, pb.OFFSET_KIND_START)
+            found |= {each.topic: each.topic_id.hex() for each in answer.topic_ids}
+        return found
 
     @override
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -85,7 +92,14 @@ class SidecarSource(OffsetSource):
     async def _ask(
         self, partitions: Sequence[Partition], what: pb.OffsetKind.ValueType, at_ms: int = 0
     ) -> Mapping[Partition, int]:
-        """Send a query; no partitions: all that the group consumes."""
+        """Look up offsets; no partitions: all that the group consumes."""
+        answer = await self._answer(partitions, what, at_ms)
+        return {Partition(each.topic, each.partition): each.offset for each in answer.offsets}
+
+    async def _answer(
+        self, partitions: Sequence[Partition], what: pb.OffsetKind.ValueType, at_ms: int = 0
+    ) -> pb.OrderAnswer:
+        """Send a query, and return its answer without errors."""
         numbers: dict[str, list[int]] = {}
         for each in partitions:
             numbers.setdefault(each.topic, []).append(each.number)
@@ -96,7 +110,7 @@ class SidecarSource(OffsetSource):
             raise Unavailable(f"{self._sidecar.pod} cannot look up offsets: {answer.error}")
         for error in answer.errors:
             raise Unavailable(f"{self._sidecar.pod} cannot look up offsets of {error.topic}: {error.message}")
-        return {Partition(each.topic, each.partition): each.offset for each in answer.offsets}
+        return answer
 
 
 # Opens a source of the offsets of a ConsumerGroup's group; raises Unavailable.

@@ -1,6 +1,7 @@
 """Engine adapter for Kafka brokers, through confluent-kafka. Imported only if a group is on Kafka."""
 
 import asyncio
+import base64
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -224,7 +225,7 @@ class KafkaRecords(IndexedRecords):
 
     @override
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        return {each.name: str(each.topic_id) for each in await self._describe(topics)}
+        return {each.name: topic_id_of(each) for each in await self._describe(topics)}
 
     async def _describe(self, names: Collection[str]) -> list[TopicDescription]:
         """Describe topics; those that do not exist are left out. Raises Unavailable."""
@@ -327,6 +328,12 @@ def description_of(found: ConsumerGroupDescription) -> Description:
             for each in found.members or ()
         ],
     )
+
+
+def topic_id_of(topic: TopicDescription) -> str:
+    """Return the id of a topic in hexadecimal, as sidecars report it."""
+    # Of 16 bytes, written as base64 without padding.
+    return base64.b64decode(f"{topic.topic_id}==").hex()
 
 
 async def await_answer(answer: "Future[Answer]", *absent: int) -> Answer | None:

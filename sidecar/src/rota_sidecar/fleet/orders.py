@@ -165,6 +165,9 @@ class OrderExecutor:
             pb.PartitionError(topic=partition.topic, partition=partition.number, message=message)
             for partition, message in sorted(found.errors.items())
         )
+        answer.topic_ids.extend(
+            pb.TopicId(topic=topic, topic_id=topic_id) for topic, topic_id in sorted(found.topic_ids.items())
+        )
 
     async def _reset(self, reset: pb.ResetOffsets) -> Sequence[pb.PartitionOffset]:
         offsets = {

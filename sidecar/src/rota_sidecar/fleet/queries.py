@@ -37,6 +37,8 @@ class Found(NamedTuple):
     offsets: Mapping[Partition, int]
     # By partition, with the number ALL_PARTITIONS for a whole topic.
     errors: Mapping[Partition, str]
+    # By topic, as far as the engine has ids.
+    topic_ids: Mapping[str, bytes]
 
 
 class OffsetQueries:
@@ -74,7 +76,8 @@ class OffsetQueries:
             errors |= wrong
         _check_number(len(partitions))
         offsets, failed = await self._offsets(partitions, query)
-        return Found(offsets, {**errors, **failed})
+        ids = {name: topic.topic_id for name, topic in described.items() if topic.topic_id}
+        return Found(offsets, {**errors, **failed}, ids)
 
     async def _described(self, wanted: Collection[str]) -> Mapping[str, Topic]:
         if wanted:

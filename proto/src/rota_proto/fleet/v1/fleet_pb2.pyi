@@ -319,6 +319,7 @@ class OrderAnswer(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     error: _builtins.str
     """Empty = done."""
@@ -330,6 +331,10 @@ class OrderAnswer(_message.Message):
     def errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionError]:
         """For a query: partitions whose offsets could not be looked up."""
 
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicId]:
+        """For a query: the ids of its topics, as far as the engine has ids."""
+
     def __init__(
         self,
         *,
@@ -337,14 +342,37 @@ class OrderAnswer(_message.Message):
         error: _builtins.str = ...,
         offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
         errors: _abc.Iterable[Global___PartitionError] | None = ...,
+        topic_ids: _abc.Iterable[Global___TopicId] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "errors", b"errors", "offsets", b"offsets", "order_id", b"order_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "errors", b"errors", "offsets", b"offsets", "order_id", b"order_id", "topic_ids", b"topic_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OrderAnswer: _TypeAlias = OrderAnswer  # noqa: Y015
+
+@_typing.final
+class TopicId(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    topic_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicId: _TypeAlias = TopicId  # noqa: Y015
 
 @_typing.final
 class PartitionOffset(_message.Message):

@@ -1,6 +1,7 @@
 """Offsets of groups on Kafka: set by running members, and without any by the operator, if it has credentials."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rota_operator.cluster.kafka_access import KafkaAccess
+from tests.sidecar.fleet.reset_kills import count, drawn, play
 from tests.sidecar.fleet.reset_story import KEY, WITHIN_S, Operator, operated, replay
 from tests.support.kafka import Kafka
 
@@ -104,3 +106,21 @@ def test_without_members_and_credentials_a_reset_waits_and_says_what_to_do(
         await operator.groups.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.soak("resets")
+@pytest.mark.timeout(600)
+def test_resets_are_finished_although_operator_and_sidecars_are_killed_at_each_step(
+    tmp_path: Path, kafka: Kafka, unique_name: str, seed: int, counters: Counter[str], *, in_soak: bool
+) -> None:
+    fill(kafka, unique_name)
+    disturbances = drawn(seed, in_soak=in_soak)
+    play(
+        tmp_path,
+        kafka.bootstrap,
+        unique_name,
+        RECORDS,
+        lambda: dict(enumerate(committed(kafka, unique_name))),
+        disturbances,
+    )
+    counters.update(count(disturbances))

@@ -40,7 +40,11 @@ class Operator:
 
     def __init__(self, servers: str, topic: str, access: KafkaAccess = NO_ACCESS) -> None:
         self.topic = topic
-        self.objects = Objects(Kills())
+        self.kills = Kills()
+        self.objects = Objects(self.kills)
+        self.sidecars: dict[str, Deliverer] = {}
+        # Read by sidecars when they start; None: by none.
+        self.settings: Path | None = None
         self.events: list[Fact] = []
         spec = {
             "bootstrapServers": [servers],
@@ -53,7 +57,7 @@ class Operator:
             "spec": spec,
             "status": {"observedGeneration": 1, "groupId": topic},
         }  # fmt: skip
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
         self.groups = GroupWatches(
             Channels(lambda: None, insecure=True),
             GroupCallbacks(self._note, self._note, self._note, self._raise),
@@ -93,6 +97,8 @@ class Operator:
         """Write the settings that pods read when they start; running ones get orders alone."""
         settings = f'{{"suspend": {str(is_suspending(self.resource["status"])).lower()}}}'
         self.objects.held[CONFIG_MAP.kind, "rota-orders"] = {"data": {"settings.json": settings}}
+        if self.settings is not None:
+            self.settings.write_text(settings)
 
     def request(self, request_id: str, *, dry_run: bool, **to: object) -> None:
         """Edit the spec."""
@@ -109,13 +115,17 @@ class Operator:
         ) or self.record["phase"] not in TERMINAL:
             if lives > 1:
                 self.begin_life()
-            self.resets.decided(KEY, self.resource, is_accepted=True)
-            self._changed.clear()
-            before = self.record.get("phase")
-            await self.resets.step(KEY)
-            if self.record.get("phase") == before:
-                await self._changed.wait()
+            await self.step()
         return str(self.record["phase"])
+
+    async def step(self) -> None:
+        """Perform one step; one that changes nothing waits for what the group says next."""
+        self.resets.decided(KEY, self.resource, is_accepted=True)
+        self.changed.clear()
+        before = self.record.get("phase")
+        await self.resets.step(KEY)
+        if self.record.get("phase") == before:
+            await self.changed.wait()
 
     async def until_owned(self) -> None:
         """Wait until both partitions have an owner that reports them in the newest generation."""
@@ -132,8 +142,8 @@ class Operator:
             )
 
         while not is_owned():
-            self._changed.clear()
-            await self._changed.wait()
+            self.changed.clear()
+            await self.changed.wait()
 
     def suspended(self) -> Sequence[bool]:
         """Return what the sidecars report."""
@@ -145,13 +155,13 @@ class Operator:
 
     def _on_report(self, principal: Principal, report: pb.SidecarReport) -> None:
         self.groups.add_report(key_of(principal), report)
-        self._changed.set()
+        self.changed.set()
 
     def _written(self, key: Key, resource: Object) -> None:
         self.reconcile()
 
     def _note(self, key: Key) -> None:
-        self._changed.set()
+        self.changed.set()
 
     def _raise(self, error: Exception) -> None:
         raise error
@@ -161,6 +171,8 @@ class Operator:
 async def operated(folder: Path, servers: str, topic: str) -> AsyncIterator[Operator]:
     """Two sidecars that share the topic's two partitions, and their operator."""
     operator = Operator(servers, topic)
+    operator.settings = folder / "settings.json"
+    operator.reconcile()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(operator.groups.close)
         await stack.enter_async_context(asyncio.timeout(WITHIN_S))
@@ -173,8 +185,10 @@ async def operated(folder: Path, servers: str, topic: str) -> AsyncIterator[Oper
                 f"--fleet={address}",
                 f"--fleet-token-file={token}",
                 f"--client-id={name}",
+                f"--settings={operator.settings}",
+                f"--state-folder={folder / f'{name}.state'}",
             )
-            sidecar = Deliverer(folder, servers, topic, flags, name=name)
+            sidecar = operator.sidecars[name] = Deliverer(folder, servers, topic, flags, name=name)
             await asyncio.to_thread(sidecar.start)
             stack.push_async_callback(asyncio.to_thread, sidecar.close)
         await operator.until_owned()

@@ -289,6 +289,17 @@ def test_the_chart_has_the_same_rules_and_by_default_none() -> None:
     assert rule["metadata"]["labels"]["team"] == "rota"
 
 
+def test_runbooks_may_be_on_a_page_of_ones_own() -> None:
+    page = "https://wiki.example.com/rota?view=alerts"
+    [rule] = of_kind(
+        helm.render(ON, f"--set-string=monitoring.prometheusRule.runbookUrl={page}"), "PrometheusRule"
+    )
+    rules = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+    assert {each["alert"]: each["annotations"]["runbook_url"] for each in rules} == {
+        name: f"{page}#{name.lower()}" for name in RULES
+    }
+
+
 def test_a_release_without_coordinator_has_no_alert_about_one() -> None:
     [rule] = of_kind(helm.render(ON, "--set=coordinator.enabled=false"), "PrometheusRule")
     names = {each["alert"] for group in rule["spec"]["groups"] for each in group["rules"]}

@@ -213,6 +213,20 @@ def test_a_reset_by_the_page_sets_offsets_while_all_are_suspended_and_leaves_an_
     assert str(laptop.folder / f"{record['undoConfigMap']}.yaml") in last
 
 
+def test_a_member_that_started_suspended_and_connects_after_the_end_is_resumed(laptop: Laptop) -> None:
+    assert asyncio.run(page_reset(laptop, {A: 15})) == ""
+    laptop.world.sidecars["a"].suspended = True
+
+    async def story() -> None:
+        running = asyncio.ensure_future(laptop.start().run())
+        async with asyncio.timeout(WITHIN_S):
+            while not is_reading(laptop):
+                await asyncio.sleep(0.001)
+        running.cancel()
+
+    asyncio.run(story())
+
+
 def test_an_offset_that_a_rebalance_left_unset_is_set_by_the_next_owner(laptop: Laptop) -> None:
     def rebalance(pod: str, order: pb.SidecarOrder) -> None:
         if order.WhichOneof("order") == "reset_offsets" and laptop.world.generation == 3:

@@ -15,6 +15,8 @@ WRITES = 7
 PHASES = ("Suspending", "Committing", "Verifying", "Resuming")
 # Of `make test`; a round of the soak has a reset for each write of the operator, and for each side of it.
 RESETS = 4
+# Of all resets of a round.
+WITHIN_S = 500
 
 
 class Disturbance(NamedTuple):
@@ -62,7 +64,7 @@ def play(
     """Reset two partitions of so many records, once for each disturbance; `committed` asks the engine."""
 
     async def story() -> None:
-        async with operated(folder, servers, topic) as operator:
+        async with operated(folder, servers, topic, WITHIN_S) as operator:
             before = 0
             for number, disturbance in enumerate(disturbances):
                 offset = (number * 3 + 1) % records
@@ -72,7 +74,7 @@ def play(
                 assert undo == dict.fromkeys(range(2), (str(offset), str(before))), disturbance
                 before = offset
                 await operator.until_owned()
-                assert not any(operator.suspended()), disturbance
+                await operator.until_resumed()
             executed = [each["requestId"] for each in operator.record["executed"]]
             assert executed == [f"replay-{number}" for number in range(len(disturbances))]
             # An old manifest comes back.

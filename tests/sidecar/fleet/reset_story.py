@@ -17,7 +17,7 @@ from rota_operator.cluster.queues import Key
 from rota_operator.cluster.reset_execution import ExecutionPorts, ResetExecution
 from rota_operator.cluster.reset_lookups import OffsetSources
 from rota_operator.cluster.reset_plans import ResetPlans
-from rota_operator.cluster.settings_orders import key_of
+from rota_operator.cluster.settings_orders import SettingsOrders, key_of
 from rota_operator.cluster.watched import watched_of
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal, SidecarRef
@@ -65,6 +65,7 @@ class Operator:
         )
         self.groups.add(KEY, watched_of(parse_spec(spec), topic, access))
         self.fleet = FleetServer(FleetCallbacks(self._authenticate, self._on_report), order_ids(100))
+        self.orders = SettingsOrders(self.fleet, lambda text: None)
         self.begin_life()
         self.reconcile()
 
@@ -94,9 +95,10 @@ class Operator:
         return {int(row[1]): (row[2], row[3]) for row in (line.split(",") for line in table)}
 
     def reconcile(self) -> None:
-        """Write the settings that pods read when they start; running ones get orders alone."""
+        """Write the settings that pods read when they start, and order them from those that run."""
         settings = f'{{"suspend": {str(is_suspending(self.resource["status"])).lower()}}}'
         self.objects.held[CONFIG_MAP.kind, "rota-orders"] = {"data": {"settings.json": settings}}
+        self.orders.configure(KEY, settings, "")
         if self.settings is not None:
             self.settings.write_text(settings)
 
@@ -145,6 +147,12 @@ class Operator:
             self.changed.clear()
             await self.changed.wait()
 
+    async def until_resumed(self) -> None:
+        """Wait until no sidecar reports that it is suspended."""
+        while any(self.suspended()):
+            self.changed.clear()
+            await self.changed.wait()
+
     def suspended(self) -> Sequence[bool]:
         """Return what the sidecars report."""
         access = self.groups.reset_access(KEY)
@@ -155,6 +163,7 @@ class Operator:
 
     def _on_report(self, principal: Principal, report: pb.SidecarReport) -> None:
         self.groups.add_report(key_of(principal), report)
+        self.orders.reported(principal, report.settings_hash)
         self.changed.set()
 
     def _written(self, key: Key, resource: Object) -> None:
@@ -168,14 +177,16 @@ class Operator:
 
 
 @asynccontextmanager
-async def operated(folder: Path, servers: str, topic: str) -> AsyncIterator[Operator]:
+async def operated(
+    folder: Path, servers: str, topic: str, within_s: float = WITHIN_S
+) -> AsyncIterator[Operator]:
     """Two sidecars that share the topic's two partitions, and their operator."""
     operator = Operator(servers, topic)
     operator.settings = folder / "settings.json"
     operator.reconcile()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(operator.groups.close)
-        await stack.enter_async_context(asyncio.timeout(WITHIN_S))
+        await stack.enter_async_context(asyncio.timeout(within_s))
         address = await stack.enter_async_context(serve_fleet(operator.fleet, "127.0.0.1:0"))
         for name in PODS:
             token = folder / f"{name}.token"
@@ -192,7 +203,11 @@ async def operated(folder: Path, servers: str, topic: str) -> AsyncIterator[Oper
             await asyncio.to_thread(sidecar.start)
             stack.push_async_callback(asyncio.to_thread, sidecar.close)
         await operator.until_owned()
-        yield operator
+        orders = asyncio.ensure_future(operator.orders.run())
+        try:
+            yield operator
+        finally:
+            orders.cancel()
 
 
 async def replay(operator: Operator, records: int) -> None:

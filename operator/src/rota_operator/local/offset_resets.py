@@ -22,7 +22,7 @@ from rota_operator.fleet.principal import Principal
 from rota_operator.local.paths import CannotStart, write_atomically
 from rota_operator.local.reset_files import ResetFiles, UnreadableRecord
 from rota_operator.manifests.resources import ConsumerGroup
-from rota_operator.offset_resets.execution import Execution, problem_of_members
+from rota_operator.offset_resets.execution import Execution, order_each, problem_of_members
 from rota_operator.offset_resets.group import Members, ResetGroup, members_of, owned_in
 from rota_operator.offset_resets.planning import begin, plan_for, refuse_store, summary_of
 from rota_operator.offset_resets.sources import OffsetSource, topics_in
@@ -178,8 +178,12 @@ class GroupResets:
         """Perform tasks until cancelled."""
         while True:
             changed = self._changed
-            if self._task is Task.NOTHING:
+            if self._task is Task.NOTHING and self.record is None:
                 await changed.wait()
+                continue
+            if self._task is Task.NOTHING:
+                await self._resume_late_members()
+                await self._ports.state.wait_for_change()
                 continue
             async with self._one_at_a_time:
                 again_s = await self._perform_task()
@@ -238,6 +242,12 @@ class GroupResets:
             self._say(f"an offset reset waits: {self._files.folder} cannot be used ({error.strerror})")
             return RETRY_S
         return RETRY_S if isinstance(event, Postponed) else 0.0
+
+    async def _resume_late_members(self) -> None:
+        """Resume members that started by the settings of a reset, and have connected after its end."""
+        members = self._local.members()
+        if members is not None and not self._group.spec.suspend:
+            await order_each(self._local, members.suspended, pb.SidecarOrder(resume=pb.Resume()))
 
     async def _outcome(self) -> Event | None:
         """Perform the task of now; None: it is not done yet. Raises Unavailable, OSError."""

@@ -9,8 +9,9 @@ nowhere else.
 import asyncio
 import json
 import re
+import signal
+import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,13 +60,13 @@ from tests.support.cluster.manifests import Manifest, restricted_namespace
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.helm import CHART
-from tests.support.processes import wait_for
+from tests.support.processes import Process, wait_for
 
 # It may have to start the cluster, and to load four images; the API server is away for a minute.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 FLEET, FLEET_PORT = f"rota-operator.{NAMESPACE}", 7083
-PAGE_PORT, READER = 7084, "reader"
+READER = "reader"
 AWAY_S = 60
 # By NAMESPACE/ACCOUNT and then by namespace, as `kubectl auth can-i --list` prints it.
 CAN = yaml.safe_load(Path(__file__).with_name("can_i.yaml").read_text())
@@ -306,26 +307,33 @@ def test_an_account_can_do_what_the_list_says(ordering: Installed, account: str)
     assert found == expected
 
 
-def test_a_reader_of_the_page_sees_the_groups_that_it_may_get(ordering: Installed) -> None:
-    """Through a forwarded port, because the page listens on the pod's loopback address; with tokens for it alone."""
+def test_a_reader_of_the_page_sees_the_groups_that_it_may_get(ordering: Installed, tmp_path: Path) -> None:
+    """`kubectl rota ui` forwards its port to the leader, and shows it tokens of service accounts for the page alone."""
     ordering.cluster.apply(reader_of_groups(READER), namespace=APPLICATIONS)
-    leader = leading_operator(ordering)
-    flags = ("--namespace", NAMESPACE, leader, f":{PAGE_PORT}")
-    forward = ordering.cluster.start_kubectl("port-forward", *flags)
-    try:
-        forward.wait_until(lambda: "Forwarding from 127.0.0.1:" in forward.log.read_text(), within_s=WITHIN_S)
-        port = re.findall(r"127\.0\.0\.1:(\d+)", forward.log.read_text())[0]
-        shown = page_of_reader(ordering, port, READER)
-        assert {each["group_id"] for each in shown["groups"]} == {
-            f"{APPLICATIONS}/{each}" for each in (GROUP, LEDGER, REFUSED)
-        }
-        orders = next(each for each in shown["groups"] if each["name"].endswith(f"/{GROUP}"))
-        assert len(orders["partitions"]) == PARTITIONS
-        assert len(orders["members"]) >= REPLICAS
-        denied = page_of_reader(ordering, port, "default")
-        assert "may not get consumergroups.rota.dev in namespace" in denied["error"]
-    finally:
-        forward.kill()
+    serving = ui(ordering, tmp_path, READER)
+    serving.wait_until(lambda: "http://127.0.0.1:" in serving.log.read_text(), within_s=WITHIN_S)
+    [url] = re.findall(r"^http://\S+/", serving.log.read_text(), re.MULTILINE)
+    with urllib.request.urlopen(f"{url}api/state?namespace={APPLICATIONS}", timeout=WITHIN_S) as answer:
+        groups = {each["group_id"]: each for each in json.load(answer)["groups"]}
+    assert groups.keys() == {f"{APPLICATIONS}/{each}" for each in (GROUP, LEDGER, REFUSED)}
+    orders = groups[f"{APPLICATIONS}/{GROUP}"]
+    assert {each["name"] for each in orders["members"]} <= {
+        each["metadata"]["name"] for each in ordering.pods(APPLICATIONS, f"app={ENRICHER}")
+    }
+    assert [each["owner"] is not None for each in orders["partitions"]] == [True] * PARTITIONS
+    serving.stop(first=signal.SIGINT)
+    denied = ui(ordering, tmp_path, "default")
+    wait_for("the end of a reader without the right", lambda: denied.exit_code is not None, within_s=WITHIN_S)
+    assert "may not get consumergroups.rota.dev in namespace" in denied.log.read_text()
+
+
+def ui(installed: Installed, folder: Path, account: str) -> Process:
+    """Start `kubectl rota ui` for the applications, as a service account of theirs."""
+    command = [
+        sys.executable, "-m", "rota_cli.kubectl", "ui", f"--kubeconfig={installed.cluster.kubeconfig}",
+        f"--namespace={APPLICATIONS}", f"--operator-namespace={NAMESPACE}", f"--service-account={account}",
+    ]  # fmt: skip
+    return Process.start("kubectl rota ui", command, log=folder / f"{account}.log")
 
 
 def reader_of_groups(name: str) -> list[Manifest]:
@@ -340,26 +348,6 @@ def reader_of_groups(name: str) -> list[Manifest]:
         {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
         {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": metadata, "roleRef": role, "subjects": [subject]},
     ]  # fmt: skip
-
-
-def leading_operator(installed: Installed) -> str:
-    """Name of the pod that holds the Lease."""
-    lease = installed.cluster.get("lease/rota-operator", namespace=NAMESPACE)
-    return f"pod/{lease['spec']['holderIdentity'].rpartition('_')[0]}"
-
-
-def page_of_reader(installed: Installed, port: str, account: str) -> Mapping[str, Any]:
-    """State that the page shows a service account of the applications, or its error."""
-    token = installed.kubectl("create", "token", account, "--audience=rota-page").strip()
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/api/state?namespace={APPLICATIONS}",
-        headers={"Authorization": f"Bearer {token}"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
-            return json.load(answer)  # type: ignore[no-any-return]
-    except urllib.error.HTTPError as refused:
-        return json.load(refused)  # type: ignore[no-any-return]
 
 
 def test_no_secret_is_in_a_log_an_event_an_object_an_argument_or_a_metric(

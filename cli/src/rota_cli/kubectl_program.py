@@ -6,6 +6,7 @@ from rota_cli.commands.kubectl.doctor import doctor
 from rota_cli.commands.kubectl.explain import explain_command
 from rota_cli.commands.kubectl.groups import groups
 from rota_cli.commands.kubectl.reset import reset
+from rota_cli.commands.kubectl.ui import ui
 from rota_cli.commands.kubectl.upgrade import upgrade
 from rota_cli.commands.kubectl.watch import watch
 from rota_cli.commands.parts import version
@@ -25,7 +26,7 @@ groups.command()(watch)
 groups.command()(reset)
 groups.command()(upgrade)
 kubectl_program.add_typer(groups, name="groups")
-for command in (doctor, version):
+for command in (doctor, ui, version):
     kubectl_program.command()(command)
 
 

@@ -15,7 +15,7 @@ from kubernetes.client.api_client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from rota_cli.clusters.kubernetes.errors import Asked, ObjectNotFound, failure_of
-from rota_cli.clusters.kubernetes.kinds import ACCESS_REVIEW, ResourceKind
+from rota_cli.clusters.kubernetes.kinds import ACCESS_REVIEW, ACCOUNT_TOKEN, SERVICE_ACCOUNT, ResourceKind
 from rota_cli.clusters.kubernetes.kubeconfig import Access
 from rota_cli.errors import Failure, NotReachable
 
@@ -54,6 +54,7 @@ class Api:
         self.timeout_s = timeout_s
         self._source = access.source
         self._monotonic_s = monotonic_s
+        self.configuration = access.configuration
         self._client = ApiClient(access.configuration)
 
     def __enter__(self) -> Self:
@@ -123,6 +124,23 @@ class Api:
         asked = Asked("create", ACCESS_REVIEW, None, "", self.server)
         answer = self._request("POST", ACCESS_REVIEW.path(None), asked, review)
         return bool((answer.get("status") or {}).get("allowed"))
+
+    def authorization(self) -> str:
+        """Return the header Authorization of now, of callers with a bearer token; empty: of others, such as a client certificate."""
+        prepared = self._client.param_serialize("GET", "/", header_params={}, auth_settings=["BearerToken"])
+        headers = {name.lower(): value for name, value in prepared[2].items()}
+        return str(headers.get("authorization") or "")
+
+    def create_token(self, namespace: str, account: str, audience: str, seconds: int) -> str:
+        """Request a token of a service account for one audience."""
+        path = f"{SERVICE_ACCOUNT.path(namespace, account)}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"audiences": [audience], "expirationSeconds": seconds},
+        }
+        asked = Asked("create", ACCOUNT_TOKEN, namespace, account, self.server)
+        return str((self._request("POST", path, asked, body).get("status") or {}).get("token") or "")
 
     def watch(self, kind: ResourceKind, namespace: str, name: str, version: str) -> Iterator[WatchEvent]:
         """

@@ -88,7 +88,7 @@ def test_state_is_all_that_there_is() -> None:
     async def story(client: PageClient) -> None:
         status, state = await client.ask("GET", "/api/state")
         assert status == 200
-        assert state.keys() == {"at_ms", "coordinator", "groups", "workloads"}
+        assert state.keys() == {"at_ms", "coordinator", "groups", "workloads", "groups_left_out"}
         assert state["workloads"][0]["wanted"] == 3
         assert state["groups"][0]["lag_records"] is None
 

@@ -73,7 +73,10 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     await asyncio.to_thread(process.stop)
     await tab.until("document.getElementById('connection').className === 'bad'", WITHIN_S)
     said = await tab.evaluate("document.getElementById('connection').innerText")
-    assert said == "disconnected: the data shown is outdated; check that rota up is still running"
+    assert (
+        said
+        == "disconnected: the data shown is outdated; check that rota up, or kubectl rota ui, is still running"
+    )
 
 
 def test_the_page_follows_a_group_live(tmp_path: Path) -> None:

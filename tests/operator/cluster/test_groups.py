@@ -19,6 +19,7 @@ from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups
 from rota_operator.overview.assignment import Partition
 from rota_operator.overview.offset_lookups import QUERY_INTERVAL_MS
+from rota_operator.overview.view import EventKind
 from rota_operator.reconcile.observed import GroupStrategies, SidecarStrategies
 from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -43,6 +44,10 @@ class Observer:
 
     def on_exception(self, error: Exception) -> None:
         raise AssertionError from error
+
+    @property
+    def is_changed(self) -> bool:
+        return self._changed.is_set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -102,6 +107,25 @@ def test_initial_offsets_are_committed_once_for_a_group_without_members_and_a_gr
             assert set(observer.states) == {KEY}
 
         play(story)
+
+
+def test_events_of_resets_are_in_the_history_of_the_group_and_wake_up_its_readers() -> None:
+    async def story(groups: GroupWatches, observer: Observer) -> None:
+        # On Kafka: nothing is asked.
+        groups.add(KEY, watched(""))
+        assert list(groups.keys) == [KEY]
+        groups.record_event(KEY, EventKind.RESET, "3 partitions reset")
+        # Nothing is watched for it.
+        groups.record_event(OTHER, EventKind.RESET, "3 partitions reset")
+        view = groups.view(KEY)
+        assert view is not None
+        assert [(each.kind, each.message) for each in view.history] == [
+            (EventKind.RESET, "3 partitions reset")
+        ]
+        assert observer.is_changed
+        assert groups.view(OTHER) is None
+
+    play(story)
 
 
 def test_a_coordinator_that_goes_leaves_its_groups_unknown_and_comes_back(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rota_operator.overview.view import EventKind
 from tests.operator.local.staged import START_MS, WITHIN_S, Stage, browsing_stage
 
 pytestmark = pytest.mark.process
@@ -26,6 +27,11 @@ PARTITIONS = "[...document.querySelectorAll('.lane')].map((lane) => lane.title)"
 SIGNS = "[...document.querySelectorAll('.cells g')].map((lane) => [...lane.querySelectorAll('text')].map((text) => text.textContent))"
 LEGEND = "[...document.querySelectorAll('.members-legend li')].map((item) => item.textContent)"
 LINES = "[...document.querySelectorAll('.cells path')].map((line) => line.getAttribute('d'))"
+# Of resets, in seconds since the left edge.
+RESETS = """
+[...document.querySelectorAll('.cells path.reset')].map((line) => Number(/M([0-9]+)/.exec(line.getAttribute('d'))[1]) / document.querySelector('.cells').getAttribute('width') * 900)
+"""
+DASHES = "['reset', 'rebalance'].map((kind) => getComputedStyle(document.querySelector('.cells path.' + kind)).strokeDasharray)"
 NUMBERS = "[...document.querySelectorAll('svg.head text')].map((text) => text.textContent)"
 CAUSES = "[...document.querySelectorAll('.causes li')].map((item) => item.textContent)"
 TEXTS = "[...document.querySelectorAll('.texts li')].map((item) => item.textContent)"
@@ -154,6 +160,26 @@ def test_rebalances_are_lines_with_their_cause(tmp_path: Path) -> None:
             first = (await tab.evaluate(CELLS))[0][0]
             assert first[0] == 0
             assert abs(first[1] - 540) < PRECISION_S
+
+    asyncio.run(story())
+
+
+def test_resets_are_lines_of_their_own_with_their_cause(tmp_path: Path) -> None:
+    stage = staged()
+    stage.dashboard.record_event(GROUP, EventKind.RESET, "reset of 2 partitions: done")
+
+    async def story() -> None:
+        async with browsing_stage(tmp_path, stage) as tab:
+            assert await tab.evaluate(f"({LINES}).length") == 5
+            (line,) = await tab.evaluate(RESETS)
+            assert abs(line - 900) < PRECISION_S
+            causes = await tab.evaluate(CAUSES)
+            assert re.fullmatch(r"reset R \d\d:\d\d:\d\d reset of 2 partitions: done", causes[0])
+            assert causes[1].startswith("rebalance 4 ")
+            # The label is beside the rebalance's, or left out where there is no room.
+            assert (await tab.evaluate(NUMBERS))[0] == "R"
+            # A line of a reset is no rebalance's: without colours, too.
+            assert await tab.evaluate(DASHES) == ["none", "2px, 2px"]
 
     asyncio.run(story())
 

@@ -35,7 +35,7 @@ from rota_operator.overview.offset_lookups import FoundOffsets, OffsetLookups, O
 from rota_operator.overview.offsets import OffsetChange, PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.problems import NO_ANSWER, CoordinatorProblem
-from rota_operator.overview.view import GroupView, ReplicaView, WorkloadView
+from rota_operator.overview.view import EventKind, GroupView, ReplicaView, WorkloadView
 from rota_operator.reconcile.observed import GroupStrategies
 from rota_operator.status.inputs import Progress, ReportedPartition
 from rota_proto.fleet.v1.fleet_pb2 import OrderAnswer, SidecarReport
@@ -197,6 +197,12 @@ class GroupWatches(GroupStates, Coordinators):
         pods = tuple(ReplicaView(each.sidecar, "", None, 0) for each in watch.live(now_ms))
         workload = WorkloadView(*key, "", watch.watched.group_id, len(pods), len(pods), 0, pods)
         return watch.overview.view((workload,), now_ms).groups[0]
+
+    def record_event(self, key: Key, kind: EventKind, message: str) -> None:
+        """Append an event to the history of a group; no-op for one that is not watched."""
+        if (watch := self._watches.get(key)) is not None:
+            watch.overview.record_event(watch.watched.group_id, kind, message, self._wall_ms())
+            self._callbacks.on_view(key)
 
     def progress(self, key: Key) -> Mapping[ReportedPartition, Progress]:
         """Return the progress that sidecars report now."""

@@ -21,14 +21,14 @@ from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.client_workloads import ClientWorkloads
 from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.errors import ApiError, NotFound
-from rota_operator.cluster.event_recorder import EventRecorder
+from rota_operator.cluster.event_recorder import EventRecorder, Fact
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.index import ResourceIndex, key_of
 from rota_operator.cluster.kafka_access import read_credentials
 from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.metrics import Metrics
 from rota_operator.cluster.observe import Surroundings
-from rota_operator.cluster.offset_resets import OffsetResets, ResetPorts
+from rota_operator.cluster.offset_resets import RESET_ENDS, OffsetResets, ResetPorts
 from rota_operator.cluster.page_groups import PageGroups
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.process_clocks import ProcessClocks
@@ -49,6 +49,7 @@ from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
 from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
 from rota_operator.offset_resets.targets import timestamp
+from rota_operator.overview.view import EventKind
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object, OperatorSettings
 from rota_operator.resets.machine import is_suspending
@@ -295,7 +296,7 @@ class Leading:
             api,
             environment.clocks.wall_ms,
             self._reset_written,
-            self._events.record,
+            self._reset_event,
             environment.event_log.warning,
             environment.event_log.exception,
         )
@@ -305,6 +306,12 @@ class Leading:
         """Take over the record of a reset: the settings of the sidecars may change by it."""
         self._status.observed(key, resource)
         self._queue.add(key)
+
+    def _reset_event(self, resource: Object, fact: Fact) -> None:
+        """Record an Event about a reset; its end is in the history that the page shows as well."""
+        self._events.record(resource, fact)
+        if fact.reason in RESET_ENDS:
+            self._groups.record_event(key_of(resource), EventKind.RESET, fact.message)
 
     async def _reconcile(self, reconciler: Reconciler, key: Key) -> float | None:
         clock = asyncio.get_running_loop().time

@@ -55,6 +55,8 @@ EVENTS = {
     Phase.COMPLETED: (NORMAL, "OffsetResetCompleted"),
     Phase.FAILED: (WARNING, "OffsetResetFailed"),
 }
+# Reasons of the Events about the end of an execution.
+RESET_ENDS = frozenset(EVENTS[phase][1] for phase in (Phase.COMPLETED, Phase.FAILED))
 
 
 class ResetPorts(NamedTuple):

@@ -1,4 +1,4 @@
-// Timeline of a group's owners: partitions down, the last 15 minutes across, rebalances as lines.
+// Timeline of a group's owners: partitions down, the last 15 minutes across, rebalances and offset resets as lines.
 
 import { element } from "./elements.js";
 import { clock, count } from "./format.js";
@@ -28,6 +28,13 @@ export function numberedRebalances(group) {
   return group.history.filter((event) => event.kind === "rebalance").map((event, at) => ({ ...event, number: group.rebalances - at }));
 }
 
+// Rebalances and resets of offsets since `start`, newest first, as {kind, label, event}: rebalances by their numbers, resets by an R.
+function marksOf(group, start) {
+  const numbers = new Map(numberedRebalances(group).map((event) => [event.at_ms, event.number]));
+  return group.history.filter((event) => event.at_ms >= start && (event.kind === "rebalance" || event.kind === "reset")).map((event) =>
+    ({ kind: event.kind, label: event.kind === "reset" ? "R" : String(numbers.get(event.at_ms)), event }));
+}
+
 // The timeline up to `nowMs`, drawn `width` pixels wide. Of many partitions only those are drawn that are in view: `onScroll` is
 // called when others are.
 export function timeline(group, history, nowMs, width, { isTextOpen, onText, onScroll }) {
@@ -35,7 +42,7 @@ export function timeline(group, history, nowMs, width, { isTextOpen, onText, onS
   if (!lanes.length) return element("p", { class: "soft" }, "no partitions yet");
   const end = Math.ceil(nowMs / MOVED_MS) * MOVED_MS, start = end - WINDOW_MS;
   const x = (ms) => Math.round(((Math.min(Math.max(ms, start), end) - start) / WINDOW_MS) * width);
-  const rebalances = numberedRebalances(group).filter((event) => event.at_ms >= start);
+  const marks = marksOf(group, start);
   const height = lanes.length * LANE;
   const first = Math.max(0, (scrolled.get(group.group_id) || 0) - ABOVE);
   const scroll = (event) => {
@@ -48,18 +55,18 @@ export function timeline(group, history, nowMs, width, { isTextOpen, onText, onS
   return element("div", {},
     element("div", { class: "timeline", scroll, tabindex: 0, role: "group", "aria-label": "owners of " + lanes.length + " partitions over the last 15 minutes; as text below" },
       element("div", { class: "head soft" }, "rebalances"),
-      element("svg", { class: "head", width, height: HEAD, "aria-hidden": "true" }, numbersOf(rebalances, x)),
+      element("svg", { class: "head", width, height: HEAD, "aria-hidden": "true" }, labelsOf(marks, x)),
       element("div", { class: "lanes" }, lanes.map(([name, , topic, number]) => element("div", { class: "lane", key: name, title: name },
         element("span", {}, topic), element("span", {}, number)))),
       element("svg", { class: "cells", width, height, "aria-hidden": "true", pointermove: look, pointerdown: look },
         lanes.slice(first, first + (width ? DRAWN : 0)).map(([name, spans], row) =>
           element("g", { key: name, transform: "translate(0 " + (first + row) * LANE + ")" }, cells(spans, start, x, history.signs))),
-        rebalances.map((event) => element("path", { class: "rebalance", key: event.number, d: "M" + x(event.at_ms) + " 0v" + height }))),
+        marks.map(({ kind, label, event }) => element("path", { class: kind, key: label + event.at_ms, d: "M" + x(event.at_ms) + " 0v" + height }))),
       element("div", { class: "foot" }),
       element("div", { class: "axis foot", "aria-hidden": "true" }, TICKS.map((tick) => element("span", {}, tick)))),
     element("output", { class: "soft pointed" }, pointed.get(group.group_id) || "point at a cell to see its owner; blank: unknown"),
     legend(group, history),
-    causes(rebalances),
+    causes(marks),
     element("details", { toggle: onText }, element("summary", {}, "Owners as text"), isTextOpen ? texts(lanes, start) : null));
 }
 
@@ -89,14 +96,14 @@ function cells(spans, start, x, signs) {
   return drawn;
 }
 
-// Numbers of rebalances above their lines, as far as there is room; the newest come first.
-function numbersOf(rebalances, x) {
+// Labels above the lines, as far as there is room; the newest come first.
+function labelsOf(marks, x) {
   let free = Infinity;
-  return rebalances.map((event) => {
+  return marks.map(({ label, event }) => {
     const at = x(event.at_ms);
     if (at + NUMBER > free) return null;
     free = at;
-    return element("text", { key: event.number, x: at, y: 12, "text-anchor": "end" }, String(event.number));
+    return element("text", { key: label + event.at_ms, x: at, y: 12, "text-anchor": "end" }, label);
   });
 }
 
@@ -107,10 +114,11 @@ function legend(group, history) {
     signed(name, history.signs), present.has(name) ? "" : element("span", { class: "soft" }, " (left)"))));
 }
 
-function causes(rebalances) {
-  if (!rebalances.length) return null;
-  return element("ol", { class: "causes", tabindex: 0, "aria-label": "rebalances of the last 15 minutes" }, rebalances.map((event) => element("li", { key: event.number },
-    element("span", { class: "state busy" }, "rebalance " + event.number), " ", element("time", {}, clock(event.at_ms)), " " + rebalanceText(event))));
+function causes(marks) {
+  if (!marks.length) return null;
+  return element("ol", { class: "causes", tabindex: 0, "aria-label": "rebalances and resets of the last 15 minutes" }, marks.map(({ kind, label, event }) =>
+    element("li", { key: label + event.at_ms }, element("span", { class: kind === "reset" ? "state" : "state busy" }, kind + " " + label), " ",
+      element("time", {}, clock(event.at_ms)), " " + (kind === "reset" ? event.message : rebalanceText(event)))));
 }
 
 function texts(lanes, start) {

@@ -114,7 +114,7 @@ CASES: Mapping[str, Case] = {
         {**INFO, **of_sidecars(COMMITS, "outcome", {"ok": "0+8x200", "UNREACHABLE": "0+1x200"})},
         {**INFO, **of_sidecars(COMMITS, "outcome", {"ok": "0+9x200", "UNREACHABLE": "0+1x200"})},
         # Nothing joins the group's series without the operator.
-        of_sidecars(COMMITS, "outcome", {"UNREACHABLE": "0+1x200"}), GROUP, 12, 4,
+        of_sidecars(COMMITS, "outcome", {"UNREACHABLE": "0+1x200"}), GROUP, 12, 9,
     ),
     "RotaMemberFenced": Case(
         {**INFO, **of_sidecars(HEARTBEATS, "outcome", {"ok": "0+9x200", "FENCED_INSTANCE_ID": "0x4 1x200"})},
@@ -247,6 +247,11 @@ QUIET: Mapping[str, Series] = {
     "a workload that is scaled to zero": {
         **of_group("rota_group_unowned_partitions", "0x4 12x100"),
         **replicas(desired="1x4 0x100", actual="1x4 0x100"),
+    },
+    # The rate looks back at them as long as at none.
+    "a few failed commits of a group without others": {
+        **INFO,
+        **of_sidecars(COMMITS, "outcome", {"ok": "5x100", "ILLEGAL_GENERATION": "0x4 1 2 2x100"}),
     },
     "an upgrade of the coordinator": {**slots(Ready="50x4 0x1 50x100", Down="0x4 50x1 0x100")},
 }

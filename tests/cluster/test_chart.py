@@ -9,6 +9,7 @@ the applications running. A second release, of values-quickstart.yaml, is instal
 import json
 import re
 import shlex
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +19,11 @@ import pytest
 import yaml
 
 from tests.chart.granted import rights
-from tests.chart.rendered import VALUES
+from tests.chart.rendered import VALUES, of_kind
+from tests.cluster.monitored import jobs_of
 from tests.cluster.recorded_rights import not_granted, of_cluster
 from tests.cluster.released import tag_flags
+from tests.monitoring.stage import shortened_rules
 from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.images import Image
@@ -30,8 +33,10 @@ from tests.support.cluster.orders import AUDIT, COUNTS, ENRICHER, GROUP, orders
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
 from tests.support.cluster.rota_manifests import SECURITY
+from tests.support.documented_metrics import labels_by_name
 from tests.support.helm import CHART
 from tests.support.processes import wait_for
+from tests.support.prometheus.fixtures import StartPrometheus
 from tests.support.tree import REPO
 
 # It may have to start the cluster, and to load four images.
@@ -73,6 +78,7 @@ REVIEWS = f"rota:{NAMESPACE}:{RELEASE}:token-reviews"
 TOKEN_REVIEWS = "authentication.k8s.io/tokenreviews"
 # Without any right beyond the namespaces; other tests may have created the CustomResourceDefinition.
 NAMESPACED = (f"--values={CHART / 'values-namespaced.yaml'}", "--set=crds.install=true")
+COORDINATOR_DOWN = "RotaCoordinatorDown"
 QUICK, QUICK_SHOP = "quickstart", "quickstart-shop"
 COORDINATOR = f"rota-coordinator.{NAMESPACE}:7070"
 WITHIN_S = 120
@@ -237,6 +243,50 @@ def test_each_payment_has_one_receipt(installed: Installed, report: list[str]) -
     found = re.fullmatch(r"payments (\d+) receipts (\d+) different (\d+)", audited)
     assert found is not None, audited
     assert found[1] == found[2] == found[3] != "0"
+
+
+def test_prometheus_sees_the_pods_and_a_coordinator_that_stands_still(
+    installed: Installed, start_prometheus: StartPrometheus, tmp_path: Path, report: list[str]
+) -> None:
+    """Through the chart's monitors. Orders are priced, and no more come."""
+    began = time.monotonic()  # noqa: TID251  a measurement
+    cluster, group = installed.cluster, f"{SHOP}.{GROUP}"
+    chart = helm.render(
+        *NAMESPACED,
+        *values(rota_images.prepare()),
+        "--set=monitoring.podMonitor.enabled=true",
+        namespace=NAMESPACE,
+    )
+    prometheus = start_prometheus(
+        # A scrape on a busy machine may be late.
+        rules=[shortened_rules(tmp_path / "alerts.json", {COORDINATOR_DOWN: "2s"}, "30s")],
+        reachable_from_pods=True,
+        jobs=jobs_of(cluster, of_kind(chart, "PodMonitor"), NAMESPACE),
+        scrape_interval="1s",
+    )
+    of = f'namespace="{SHOP}",name="{GROUP}"'
+    for query in (
+        f'rota_group_info{{{of},group="{group}",coordination="Rota"}} == 1',
+        f'rota_group_condition{{{of},type="Ready"}} == 1',
+        f'sum(rota_assigned_partitions{{group="{group}"}}) == scalar(rota_group_partitions{{{of}}})',
+        f'sum(rota_lag_records{{group="{group}"}}) == 0 and on () rota_group_lag_records{{{of}}} == 0',
+        f'sum(rota_records_total{{group="{group}",verdict="ack"}}) > 0',
+        "rota_coordinator_members == scalar(count(rota_assigned_partitions))",
+    ):
+        prometheus.wait_for(query, within_s=WITHIN_S)
+    names = {each.labels["__name__"] for each in prometheus.query('{__name__=~"rota_.*"}')}
+    assert {re.sub("_(bucket|sum|count)$", "", name) for name in names} == labels_by_name().keys()
+    fires = f'ALERTS{{alertname="{COORDINATOR_DOWN}",alertstate="firing",namespace="{NAMESPACE}",name="coordinator"}}'
+    pod = ("rota-coordinator-0", "coordinator")
+    cluster.signal_container(signal.SIGSTOP, *pod, namespace=NAMESPACE)
+    try:
+        prometheus.wait_for(fires, within_s=WITHIN_S)
+    finally:
+        cluster.signal_container(signal.SIGCONT, *pod, namespace=NAMESPACE)
+    prometheus.wait_for(f"absent({fires})", within_s=WITHIN_S)
+    fired = prometheus.query('count_over_time(ALERTS{alertstate="firing"}[1h])')
+    assert {each.labels["alertname"] for each in fired} == {COORDINATOR_DOWN}
+    report.append(f"Prometheus and pods: {time.monotonic() - began:.1f} s")  # noqa: TID251
 
 
 def test_the_quick_start_makes_the_example_ready(quickstart: Installed) -> None:

@@ -1,6 +1,7 @@
 """Offsets of groups on Kafka: set by running members, and without any by the operator, if it has credentials."""
 
 import asyncio
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -19,12 +20,12 @@ RECORDS = 7
 AT_MS = 1_700_000_000_000
 
 
-def fill(kafka: Kafka, topic: str) -> None:
-    """Make a topic of two partitions with RECORDS each."""
+def fill(kafka: Kafka, topic: str, at_ms: int = AT_MS) -> None:
+    """Make a topic of two partitions with RECORDS each, the first ones of this time."""
     kafka.create_topic(topic, partitions=2)
     producer = Producer(kafka.client_config())
     for number in range(2 * RECORDS):
-        producer.produce(topic, b"v", None, number % 2, timestamp=AT_MS + number // 2 * 1_000)
+        producer.produce(topic, b"v", None, number % 2, timestamp=at_ms + number // 2 * 1_000)
     assert producer.flush(WITHIN_S) == 0
 
 
@@ -113,7 +114,8 @@ def test_without_members_and_credentials_a_reset_waits_and_says_what_to_do(
 def test_resets_are_finished_although_operator_and_sidecars_are_killed_at_each_step(
     tmp_path: Path, kafka: Kafka, unique_name: str, seed: int, counters: Counter[str], *, in_soak: bool
 ) -> None:
-    fill(kafka, unique_name)
+    # Retention would delete older records within a round of the soak.
+    fill(kafka, unique_name, time.time_ns() // 1_000_000)
     disturbances = drawn(seed, in_soak=in_soak)
     play(
         tmp_path,

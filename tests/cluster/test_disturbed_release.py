@@ -232,7 +232,7 @@ def test_certificates_and_their_authority_are_replaced_under_load(
                 wait_for("no commits", lambda: True, within_s=WITHIN_S)
         wait_for(
             "commits over new connections",
-            lambda: sum(coordinator.committed().values()) > sum(committed.values()) + 100,
+            lambda: sum(coordinator.committed().values()) > sum(committed.values()) + 20,
             within_s=WITHIN_S,
         )
         after = coordinator.description(REPLICAS + 1)

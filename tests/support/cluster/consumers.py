@@ -25,7 +25,7 @@ signal.signal(signal.SIGUSR1, lambda *_: go_on.clear())
 signal.signal(signal.SIGUSR2, lambda *_: go_on.set())
 def produce():
     with rota.Producer(servers) as producer:
-        while not closing.wait(0.1):
+        while not closing.wait(0.4):
             producer.send(topic, b"record").result()
 @rota.handler(topic)
 def work(record):

@@ -22,7 +22,7 @@ EXAMPLE = REPO / "examples" / "orders"
 FILES = ("enricher.py", "shop.py", "audit.py")
 GROUP, ENRICHER, SHOP = "orders-enricher", "orders-enricher", "orders-shop"
 # Less than in the file: orders run as long as a module does, and take time from the tests beside it.
-ORDERS_A_SECOND = 20
+ORDERS_A_SECOND = 5
 # A topic of the example, as text in its manifests and files.
 TOPIC = "orders"
 # Run in a container of the example, after the shop has closed: audits until every order has its price.

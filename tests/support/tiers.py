@@ -60,7 +60,7 @@ TIERS = (
     Tier(
         "cluster",
         ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images"),
-        processes=4,
+        processes=3,
         has_alone=True,
     ),
     Tier("spark", ("kafka", "postgres", "spark")),

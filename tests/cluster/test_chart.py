@@ -222,9 +222,12 @@ def test_the_orders_example_prices_each_order_once(
         return installed.kubectl(*application, program, f"rota://{COORDINATOR}").strip()
 
     # Shop and till are rolled out once more when they are given their tokens.
-    wait_for("the first order", lambda: not says(COUNTS).startswith("produced 0,"), within_s=WITHIN_S)
+    # Each look is a process in a pod.
+    wait_for(
+        "the first order", lambda: not says(COUNTS).startswith("produced 0,"), within_s=WITHIN_S, poll_s=1
+    )
     cluster.wait(f"consumergroup/{BILLER}", "condition=Ready", namespace=SHOP, within_s=WITHIN_S)
-    wait_for("the first payment", lambda: says(SOLD) == "True", within_s=WITHIN_S)
+    wait_for("the first payment", lambda: says(SOLD) == "True", within_s=WITHIN_S, poll_s=1)
     sellers = f"--selector=app in ({PRODUCER}, {TILL})"
     installed.kubectl("scale", f"deployment/{PRODUCER}", f"deployment/{TILL}", "--replicas=0")
     installed.kubectl("wait", "pods", sellers, "--for=delete", f"--timeout={WITHIN_S}s")

@@ -27,14 +27,16 @@ ORDERS_A_SECOND = 5
 TOPIC = "orders"
 # Run in a container of the example, after the shop has closed: audits until every order has its price.
 AUDIT = """
-import sys, audit
+import sys, time, audit
 from rota.errors import Disconnected
-unprocessed, counts = 1, ""
-while unprocessed:
+while True:
     try:
         unprocessed, counts = audit.count(sys.argv[1])
+        if not unprocessed:
+            break
     except Disconnected:
         print("counting again: the coordinator was not reached", file=sys.stderr)
+    time.sleep(0.5)
 print(counts)
 """
 # The same of now, while orders are sold.

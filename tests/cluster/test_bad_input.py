@@ -197,7 +197,10 @@ def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
     )
     group_id = f"{shop.namespace}.orders"
     wait_for(
-        "the group uses it", lambda: outside_coordinator.strategy_of(group_id) == "range", within_s=WITHIN_S
+        "the group uses it",
+        lambda: outside_coordinator.strategy_of(group_id) == "range",
+        within_s=WITHIN_S,
+        poll_s=0.2,
     )
     for each in sidecars:
         each.stop()

@@ -68,6 +68,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 FLEET, FLEET_PORT = f"rota-operator.{NAMESPACE}", 7083
 READER = "reader"
 AWAY_S = 60
+LOOK_EACH_S = 0.5
 # By NAMESPACE/ACCOUNT and then by namespace, as `kubectl auth can-i --list` prints it.
 CAN = yaml.safe_load(Path(__file__).with_name("can_i.yaml").read_text())
 EVERY_ACCOUNT = "every account"
@@ -135,7 +136,12 @@ def test_groups_go_on_while_the_api_server_is_away_and_a_new_pod_joins_afterward
                 "patch", "consumergroup", GROUP, "--type=merge", f'--patch={{"spec":{{"replicas":{REPLICAS + 1}}}}}'
             )  # fmt: skip
             ordering.kubectl("scale", f"deployment/{ENRICHER}", f"--replicas={REPLICAS + 1}")
-            wait_for("the new pod's sidecar", lambda: started(ordering) == REPLICAS + 1, within_s=WITHIN_S)
+            wait_for(
+                "the new pod's sidecar",
+                lambda: started(ordering) == REPLICAS + 1,
+                within_s=WITHIN_S,
+                poll_s=LOOK_EACH_S,
+            )
             while time.monotonic() < ends_s:  # noqa: TID251
                 time.sleep(min(10, max(0, ends_s - time.monotonic())))  # noqa: TID251
                 now = coordinator.committed()
@@ -212,7 +218,13 @@ def test_certificates_and_their_authority_are_replaced_under_load(
     assert announced["ca.crt"].startswith(former["ca.crt"].rstrip())
     assert announced["ca.crt"].count(b"BEGIN CERTIFICATE") == 2
     bundle = announced["ca.crt"].decode()
-    wait_for("both authorities in every pod", lambda: set(trusted(ordering).values()) == {bundle}, within_s=WITHIN_S)  # fmt: skip
+    # Each look is a process in each pod.
+    wait_for(
+        "both authorities in every pod",
+        lambda: set(trusted(ordering).values()) == {bundle},
+        within_s=WITHIN_S,
+        poll_s=2,
+    )
 
     issue(ordering, tmp_path)
     successor = ordering.secret("rota-authority")["tls.crt"]
@@ -223,17 +235,25 @@ def test_certificates_and_their_authority_are_replaced_under_load(
             f"{name} by the successor",
             lambda name=name, port=port, host=host: ordering.serves_by(host, port, name, successor),  # type: ignore[misc]
             within_s=WITHIN_S,
+            poll_s=LOOK_EACH_S,
         )
-    # Connections outlive the certificate that they began with: end them all.
+    # Connections outlive the certificate that they began with: end those of each member.
+    members = {each["status"]["podIP"] for each in ordering.pods(APPLICATIONS, f"app={ENRICHER}")}
     with ordering.coordinator() as coordinator:
-        committed = coordinator.committed()
         for port in (COORDINATOR_PORT, FLEET_PORT):
-            with ordering.cluster.pods_cut_off(port, how="reject with tcp reset"):
-                wait_for("no commits", lambda: True, within_s=WITHIN_S)
+            with ordering.cluster.pods_cut_off(port, how="reject with tcp reset") as cut_off:
+                wait_for(
+                    f"a reset to each member from port {port}",
+                    lambda cut_off=cut_off: members <= cut_off(),  # type: ignore[misc]
+                    within_s=WITHIN_S,
+                    poll_s=LOOK_EACH_S,
+                )
+        committed = coordinator.committed()
         wait_for(
             "commits over new connections",
             lambda: sum(coordinator.committed().values()) > sum(committed.values()) + 20,
             within_s=WITHIN_S,
+            poll_s=LOOK_EACH_S,
         )
         after = coordinator.description(REPLICAS + 1)
         assert (after.generation, after.members) == (before.generation, before.members)

@@ -53,7 +53,7 @@ class Replayed(NamedTuple):
             record = self.record()
             return bool((record.get("requestId"), record.get("phase")) == (request_id, phase))
 
-        wait_for(f"reset {request_id} is {phase}", has_come, within_s=WITHIN_S)
+        wait_for(f"reset {request_id} is {phase}", has_come, within_s=WITHIN_S, poll_s=0.2)
         return self.record()
 
     def plan(self, name: str) -> dict[int, tuple[int, int]]:

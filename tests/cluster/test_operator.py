@@ -275,6 +275,7 @@ def test_static_members_of_a_deployment_keep_their_partitions_over_a_rollout(app
         "each instance is a new pod's",
         lambda: not set(applied.instances().values()) & set(instances.values()),
         within_s=READY_WITHIN_S,
+        poll_s=0.2,
     )
     applied.wait_shared()
     after = applied.status()

@@ -7,7 +7,7 @@ that opened it; what a killed one leaves behind, files and control groups, `remo
 
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -140,13 +140,17 @@ class Cluster:
         self._nodes[name].mend_link()
 
     @contextmanager
-    def pods_cut_off(self, port: int, *, how: str = "drop") -> Iterator[None]:
-        """While open, no packet of any pod reaches this port, behind Services; nodes and tests do. `how`: see `Node.cut_pods`."""
+    def pods_cut_off(self, port: int, *, how: str = "drop") -> Iterator[Callable[[], set[str]]]:
+        """
+        While open, no packet of any pod reaches this port, behind Services; nodes and tests do. `how`: see `Node.cut_pods`.
+
+        Gives a function that returns the addresses of the pods that have tried meanwhile.
+        """
         nodes = list(self._nodes.values())
         for node in nodes:
             node.cut_pods(port, how)
         try:
-            yield
+            yield lambda: set().union(*(node.cut_senders() for node in nodes))
         finally:
             for node in nodes:
                 node.mend_pods()
@@ -160,6 +164,7 @@ class Cluster:
             f"{container} of {pod} runs",
             lambda: self._container(pod, container, namespace) is not None,
             within_s=READY_WITHIN_S,
+            poll_s=0.1,
         )
         found = self._container(pod, container, namespace)
         assert found is not None

@@ -16,6 +16,8 @@ from tests.support.cluster.runtime import POD_NETWORK, Runtime, copy_store, moun
 
 # A table of nftables: the first thing in the way of pods' packets, behind the addresses of Services.
 CUT = "cut"
+# Its set of the pods whose packets did not arrive.
+SENDERS = "senders"
 
 
 class Node:
@@ -75,10 +77,18 @@ class Node:
         chain = "{ type filter hook forward priority 0; }"
         for command in (
             f"add table ip {CUT}",
+            f"add set ip {CUT} {SENDERS} {{ type ipv4_addr; flags dynamic; }}",
             f"add chain ip {CUT} forward {chain}",
-            f"add rule ip {CUT} forward ip saddr {self.at.pods} tcp dport {port} {how}",
+            f"add rule ip {CUT} forward ip saddr {self.at.pods} tcp dport {port} add @{SENDERS} {{ ip saddr }} {how}",
         ):
             self.machine.run(["nft", command])
+
+    def cut_senders(self) -> set[str]:
+        """Addresses of the pods that have sent a packet since `cut_pods`."""
+        found = json.loads(self.machine.run(["nft", "--json", "list", "set", "ip", CUT, SENDERS]))
+        return {
+            address for each in found["nftables"] if "set" in each for address in each["set"].get("elem", ())
+        }
 
     def mend_pods(self) -> None:
         """Let all packets through again."""

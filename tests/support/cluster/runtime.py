@@ -32,8 +32,9 @@ POD_NETWORK = "cni"
 """In a machine's folder: how pods are connected, read by containerd."""
 
 
-# Shows the machine each layer of a store, which lies at $0, in its own store, which lies at $1.
-MOUNT_LAYERS = 'for layer in "$0"/*; do mount --bind "$layer" "$1/${layer##*/}"; done'
+# Shows the machine each layer of a store, which lies at $0, in its own store, which lies at $1. It can only read them: a node whose disk
+# is full deletes images.
+MOUNT_LAYERS = 'for layer in "$0"/*; do mount --options bind,ro "$layer" "$1/${layer##*/}"; done'
 
 
 @dataclass(frozen=True, slots=True)

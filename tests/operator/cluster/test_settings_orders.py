@@ -57,6 +57,17 @@ def test_settings_are_sent_until_they_are_answered_and_then_no_more() -> None:
     assert orders.refusals(KEY) == {}
 
 
+def test_a_sidecar_gets_them_again_on_a_new_stream() -> None:
+    """Its container may have restarted within a round, with a file of settings from before."""
+    fleet = Sidecars(pod("a"), pod("b"))
+    orders = orders_of(fleet)
+    orders.configure(KEY, RANGE, HASH)
+    asyncio.run(orders.send())
+    orders.opened(pod("b"))
+    asyncio.run(orders.send())
+    assert sorted(fleet.sent) == ["a", "b", "b"]
+
+
 def test_a_refusal_is_known_until_the_settings_change_and_is_not_provoked_again() -> None:
     fleet = Sidecars(pod("a"), pod("b"))
     fleet.errors["b"] = ERROR

@@ -34,6 +34,7 @@ class Operator:
         self.tokens: dict[str, Principal | Exception] = {"secret": Principal(POD, "orders", uid="1")}
         self.reports: list[tuple[Principal, pb.SidecarReport]] = []
         self.rejected: list[str] = []
+        self.opened: list[Principal] = []
         self.is_leader = True
         self.reported = asyncio.Condition()
         self.authentications = 0
@@ -45,6 +46,7 @@ class Operator:
             self._on_report,
             lambda _, reason: self.rejected.append(reason),
             lambda: self.is_leader,
+            self.opened.append,
         )
         self.fleet = FleetServer(callbacks, order_ids(100))
 
@@ -274,6 +276,7 @@ def test_the_newest_stream_of_a_sidecar_replaces_the_previous_one() -> None:
         previous = await connected(operator)
         newest = await connected(operator)
         assert (await previous.end())[0] is grpc.StatusCode.ABORTED
+        assert [each.sidecar for each in operator.opened] == [POD, POD]
         answer = operator.order(SUSPEND)
         sent = await newest.next_order()
         newest.send(report(pb.OrderAnswer(order_id=sent.order_id)))

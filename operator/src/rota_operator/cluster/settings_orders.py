@@ -1,7 +1,7 @@
 """
 Sends changed settings to the running sidecars of each group, as Fleet orders, beside the reconciles.
 
-A plan names the settings of a group each time; a sidecar gets them once. Without an answer they are sent again while it is
+A plan names the settings of a group each time; a sidecar gets them once on each stream. Without an answer they are sent again while it is
 connected; an error that it answers is shown in the group's status, and the settings are not sent again until they change.
 """
 
@@ -71,7 +71,7 @@ class SettingsOrders:
         self._started_with: dict[Pod, str] = {}
 
     def configure(self, key: Key, settings: str, settings_hash: str) -> None:
-        """Send settings to the group's sidecars in the background, to each once."""
+        """Send settings to the group's sidecars in the background, to each once on each stream."""
         self._wanted[key] = Wanted(settings, settings_hash)
 
     def forget(self, key: Key) -> None:
@@ -81,6 +81,10 @@ class SettingsOrders:
     def reported(self, principal: Principal, settings_hash: str) -> None:
         """Note the hash of the settings that a sidecar was started with."""
         self._started_with[principal.sidecar, principal.uid] = settings_hash
+
+    def opened(self, principal: Principal) -> None:
+        """Send the settings again on a new stream: a container that has restarted begins with its file, which may be older."""
+        self._answered.pop((principal.sidecar, principal.uid), None)
 
     def refusals(self, key: Key) -> Mapping[str, str]:
         """Return why connected sidecars of a group refuse its present settings, by the name of the pod."""

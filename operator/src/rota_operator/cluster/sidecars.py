@@ -64,7 +64,12 @@ class ClusterFleet(Sidecars):
             SidecarPorts(environment.api.review_token, self._group_of),
             ReviewClocks(environment.clocks.monotonic_s, lambda: environment.clocks.wall_ms() / 1000),
         )
-        callbacks = FleetCallbacks(authenticator.authenticate, self._on_report, self._on_rejected)
+        callbacks = FleetCallbacks(
+            authenticator.authenticate,
+            self._on_report,
+            self._on_rejected,
+            on_opened=self._on_opened,
+        )
         self.server = FleetServer(callbacks, order_ids(first_order_id))
         self.settings = SettingsOrders(self.server, environment.event_log.warning)
         self._offsets = OffsetOrders(
@@ -145,6 +150,9 @@ class ClusterFleet(Sidecars):
         self.fenced.reported(principal, report.member)
         self._heartbeats.reported(principal, report.member)
         self._environment.groups.add_report(key_of(principal), report)
+
+    def _on_opened(self, principal: Principal) -> None:
+        self.settings.opened(principal)
 
     def _on_rejected(self, peer: str, reason: str) -> None:
         """Log a rejected stream, within RejectionLimit; the reason may quote names that the sidecar has sent."""

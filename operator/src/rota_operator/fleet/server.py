@@ -62,6 +62,8 @@ class FleetCallbacks:
     on_rejected: Callable[[str, str], None] = lambda _peer, _reason: None
     # Streams are refused with UNAVAILABLE while this is False.
     is_leader: Callable[[], bool] = lambda: True
+    # Called for each stream that is opened: the sidecar may be another process than before, which remembers no order.
+    on_opened: Callable[[Principal], None] = lambda _principal: None
 
 
 class FleetServer(FleetServicer):
@@ -128,6 +130,7 @@ class FleetServer(FleetServicer):
             self._callbacks.on_rejected(context.peer(), str(error))
             await context.abort(Code.UNAUTHENTICATED, str(error))
         stream = self._streams.open(principal)
+        self._callbacks.on_opened(principal)
         tasks = [
             asyncio.ensure_future(self._read_reports(request_iterator, stream, context.peer())),
             asyncio.ensure_future(self._repeat_authentication(token, stream, context.peer())),

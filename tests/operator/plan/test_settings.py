@@ -70,6 +70,8 @@ OF_THE_RUNNER = {
     ("groupId",), ("replicas",), ("scaleTargetRef", "apiVersion"), ("scaleTargetRef", "kind"), ("scaleTargetRef", "name"),
     ("sidecar", "container"),
 }  # fmt: skip
+# A reset is orders to sidecars: tests/operator/local/test_offset_resets.py.
+RESET = ("offsets", "reset")
 # With these another field has to be given.
 NEEDS: Mapping[Path, Spec] = {
     ("delivery", "mode"): {"delivery": {"http": {"url": "http://127.0.0.1:8080/"}}},
@@ -82,6 +84,7 @@ FIELDS = [
     path
     for path in leaves(whole())
     if path not in OF_THE_RUNNER and path not in NEEDS and path != ("spark", "enabled")
+    if path[: len(RESET)] != RESET
 ]
 
 

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
@@ -33,11 +35,53 @@ class Refused(Exception):
     """The server answered a frame with a failure."""
 
 
-def channel_to(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
-    """A connection: in plain text without credentials."""
-    if credentials is None:
+class Login(NamedTuple):
+    """TLS, and a token where the server asks for one."""
+
+    encryption: grpc.ChannelCredentials
+    token: str = ""
+
+
+def channel_to(address: str, login: Login | None = None) -> grpc.aio.Channel:
+    """A connection: in plain text without a login."""
+    if login is None:
         return grpc.aio.insecure_channel(address)
-    return grpc.aio.secure_channel(address, credentials)
+    # Not gRPC's credentials of calls: a channel of grpc.aio that is closed while a thread of gRPC forgets them waits for that thread
+    # without end, and the thread for Python's lock.
+    interceptors = [UnaryToken(login.token), StreamToken(login.token)] if login.token else None
+    return grpc.aio.secure_channel(address, login.encryption, interceptors=interceptors)
+
+
+def with_token(details: grpc.aio.ClientCallDetails, token: str) -> grpc.aio.ClientCallDetails:
+    """Add a bearer token to the metadata of a call."""
+    metadata = grpc.aio.Metadata(*(details.metadata or ()), ("authorization", f"Bearer {token}"))
+    return grpc.aio.ClientCallDetails(
+        details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
+    )
+
+
+class UnaryToken(grpc.aio.UnaryUnaryClientInterceptor):
+    """Adds the token to single calls."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    @override
+    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return await continuation(with_token(client_call_details, self._token), request)
+
+
+class StreamToken(grpc.aio.StreamStreamClientInterceptor):
+    """Adds the token to sessions."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    @override
+    async def intercept_stream_stream(
+        self, continuation: Any, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        return await continuation(with_token(client_call_details, self._token), request_iterator)
 
 
 @dataclass(slots=True)
@@ -47,8 +91,7 @@ class ServerDriver:
     address: str
     settings: Settings
     name: str = ROTA
-    # TLS and a token, where the server asks for them.
-    credentials: grpc.ChannelCredentials | None = None
+    login: Login | None = None
     notices: list[pb.RebalanceNotice] = field(default_factory=list)
     # Groups that are served elsewhere from now on, and where.
     sent_away: dict[str, str] = field(default_factory=dict)
@@ -94,13 +137,13 @@ class ServerDriver:
         topic = log.CreateTopicsRequest.Topic(
             name=name, partitions=partitions, retention_ms=-1, retention_bytes=-1
         )
-        async with channel_to(self.address, self.credentials) as channel:
+        async with channel_to(self.address, self.login) as channel:
             made = await LogStub(channel).CreateTopics(log.CreateTopicsRequest(topics=[topic]))
         assert [each.error_code for each in made.topics] == [pb.NONE]
 
     async def delete_topic(self, name: str) -> None:
         """Delete it."""
-        async with channel_to(self.address, self.credentials) as channel:
+        async with channel_to(self.address, self.login) as channel:
             gone = await LogStub(channel).DeleteTopics(log.DeleteTopicsRequest(names=[name]))
         assert [each.error_code for each in gone.topics] == [pb.NONE]
 
@@ -114,7 +157,7 @@ class ServerDriver:
             producer_epoch=made.producer_epoch,
             commit=committed,
         )
-        async with channel_to(self.address, self.credentials) as channel:
+        async with channel_to(self.address, self.login) as channel:
             ended = await LogStub(channel).EndTransaction(request)
         assert ended.error_code == pb.NONE, f"the transaction does not end: error {ended.error_code}"
 
@@ -124,7 +167,7 @@ class ServerDriver:
         name = transactional_id(group, request.transactional_id)
         if group and name not in self._producers:
             begin = log.InitProducerRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_MS)
-            async with channel_to(self.address, self.credentials) as channel:
+            async with channel_to(self.address, self.login) as channel:
                 made = self._producers[name] = await LogStub(channel).InitProducer(begin)
                 add = log.AddOffsetsToTransactionRequest(
                     transactional_id=name,
@@ -146,14 +189,14 @@ class ServerDriver:
 
     async def _administer(self, request: Message) -> Message:
         """Send a request of an administrator to the admin service."""
-        async with channel_to(self.address, self.credentials) as channel:
+        async with channel_to(self.address, self.login) as channel:
             call = getattr(AdminStub(channel), type(request).__name__.removesuffix("Request"))
             reply: Message = await call(request)
             return reply
 
     async def _run(self) -> None:
         try:
-            async with channel_to(self.address, self.credentials) as channel:
+            async with channel_to(self.address, self.login) as channel:
                 stream = CoordinatorStub(channel).Session(self._outgoing())
                 async for frame in stream:
                     self._receive(frame)

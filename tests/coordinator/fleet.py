@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self, cast
 
-import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
@@ -18,7 +17,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.conformance.driver import DEFAULT, FutureCall
-from tests.conformance.server import ServerDriver, channel_to
+from tests.conformance.server import Login, ServerDriver, channel_to
 from tests.support.coordinator import QUICK, Coordinator
 
 LEASE_MS = 2_000
@@ -30,12 +29,12 @@ LOOK_S = 0.05
 
 
 class Access(NamedTuple):
-    """Access control of servers as flags, and the credentials of their clients."""
+    """Access control of servers as flags, and the login of their clients."""
 
     flags: Sequence[str] = ()
-    credentials: grpc.ChannelCredentials | None = None
-    # What a caller shows that has no token.
-    without_token: grpc.ChannelCredentials | None = None
+    login: Login | None = None
+    # Of a caller that has no token.
+    without_token: Login | None = None
 
 
 OPEN = Access()
@@ -66,7 +65,7 @@ class Fleet:
 
     async def shares(self, asked: str) -> dict[str, int]:
         """Return the number of slots of each process, as one process sees it."""
-        async with channel_to(self.members[asked].address, self.access.credentials) as channel:
+        async with channel_to(self.members[asked].address, self.access.login) as channel:
             reply = await AdminStub(channel).DescribeSlots(admin.DescribeSlotsRequest(), timeout=TRY_S)
         owners = [slot.owner_address for slot in reply.slots]
         return {name: owners.count(address) for name, address in self.addresses.items()}
@@ -93,12 +92,12 @@ class RoutingDriver:
     def __init__(
         self,
         addresses: Callable[[], Mapping[str, str]],
-        credentials: grpc.ChannelCredentials | None = None,
+        login: Login | None = None,
         try_s: float = TRY_S,
     ) -> None:
         """A request without an answer within `try_s` is sent again, while the first may still be on its way."""
         self._addresses_now = addresses
-        self._credentials = credentials
+        self._login = login
         self._try_s = try_s
         self._drivers: dict[str, ServerDriver] = {}
         # By address, for the search: a new connection for each look is what takes the time.
@@ -122,7 +121,7 @@ class RoutingDriver:
     def at(self, address: str) -> ServerDriver:
         """The stream to one process."""
         if address not in self._drivers:
-            self._drivers[address] = ServerDriver(address, DEFAULT, credentials=self._credentials)
+            self._drivers[address] = ServerDriver(address, DEFAULT, login=self._login)
         return self._drivers[address]
 
     async def find(self, group: str) -> str:
@@ -142,7 +141,7 @@ class RoutingDriver:
 
     async def _ask(self, address: str, group: str) -> pb.FindCoordinatorResponse.Coordinator:
         if address not in self._channels:
-            self._channels[address] = channel_to(address, self._credentials)
+            self._channels[address] = channel_to(address, self._login)
         ask = self._channels[address].unary_unary(
             "/rota.coordinator.v1.Coordinator/FindCoordinator",
             request_serializer=pb.FindCoordinatorRequest.SerializeToString,

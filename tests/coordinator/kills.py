@@ -19,7 +19,7 @@ import grpc.aio
 from rota_coordinator.runtime import failpoints
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import TOPIC, Member, fetch, new_group
-from tests.conformance.server import channel_to
+from tests.conformance.server import Login, channel_to
 from tests.coordinator.callers import call
 from tests.coordinator.fleet import Access, Fleet, RoutingDriver, until
 from tests.coordinator.watched import SCENES, Watched, kill_at
@@ -60,8 +60,8 @@ def guarded(folder: Path) -> Access:
     encryption = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
     return Access(
         (f"--tls-cert={server.certificate}", f"--tls-key={server.key}", f"--tokens-file={tokens}"),
-        grpc.composite_channel_credentials(encryption, grpc.access_token_call_credentials(TOKEN)),
-        encryption,
+        Login(encryption, TOKEN),
+        Login(encryption),
     )
 
 
@@ -86,7 +86,7 @@ class Kills:
         self.commits = 0
         self._kill_points = list(kill_points)
         self._chance = chance
-        self._driver = RoutingDriver(lambda: fleet.addresses, fleet.access.credentials, TRY_S)
+        self._driver = RoutingDriver(lambda: fleet.addresses, fleet.access.login, TRY_S)
         self._groups: list[Watched] = []
         # Acknowledged offsets of the commits under load, by group.
         self._acknowledged: dict[str, dict[int, int]] = {}

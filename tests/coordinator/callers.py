@@ -34,16 +34,20 @@ def run(body: Coroutine[None, None, None]) -> None:
     asyncio.run(bounded())
 
 
+# Else channels of one process to one address share a connection, and the limits that the server has for it.
+OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
+
+
 def channel(address: str, *, trusts: Path | None = None, shows: Issued | None = None) -> grpc.aio.Channel:
-    """A connection: over TLS when it trusts an authority."""
+    """A connection of its own: over TLS when it trusts an authority."""
     if trusts is None:
-        return grpc.aio.insecure_channel(address)
+        return grpc.aio.insecure_channel(address, options=OWN_CONNECTION)
     credentials = grpc.ssl_channel_credentials(
         trusts.read_bytes(),
         None if shows is None else shows.key.read_bytes(),
         None if shows is None else shows.certificate.read_bytes(),
     )
-    return grpc.aio.secure_channel(address, credentials)
+    return grpc.aio.secure_channel(address, credentials, options=OWN_CONNECTION)
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:

@@ -352,20 +352,26 @@ async def knock(address: str, seed: int) -> None:
             assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def send_too_much(over: grpc.aio.Channel) -> None:
-    """More than a message may hold: the call is refused, and so is the stream, which cannot be read any further."""
+async def send_too_much(address: str) -> None:
+    """
+    More than a message may hold: the call is refused, and so is the stream, which cannot be read any further.
+
+    Each on a connection of its own: all of them exceed the bytes that one may have received in vain.
+    """
     data = bytes(MESSAGE_BYTES_MAX + 1)
     for method in METHODS:
-        if method.client_streaming:
-            stream = over.stream_stream(path(method), as_it_is, as_it_is)(metadata=bearer(FUZZ))
-            await stream.initial_metadata()
-            attempt: Awaitable[object] = asyncio.gather(stream.write(data), stream.read())
-        elif method.server_streaming:
-            attempt = over.unary_stream(path(method), as_it_is, as_it_is)(data, metadata=bearer(FUZZ)).read()
-        else:
-            attempt = over.unary_unary(path(method), as_it_is, as_it_is)(data, metadata=bearer(FUZZ))
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await attempt
+        async with channel(address) as over:
+            if method.client_streaming:
+                stream = over.stream_stream(path(method), as_it_is, as_it_is)(metadata=bearer(FUZZ))
+                await stream.initial_metadata()
+                attempt: Awaitable[object] = asyncio.gather(stream.write(data), stream.read())
+            elif method.server_streaming:
+                one = over.unary_stream(path(method), as_it_is, as_it_is)
+                attempt = one(data, metadata=bearer(FUZZ)).read()
+            else:
+                attempt = over.unary_unary(path(method), as_it_is, as_it_is)(data, metadata=bearer(FUZZ))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await attempt
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, method.name
 
 
@@ -427,7 +433,7 @@ async def fuzz(coordinator: Coordinator, seed: int) -> tuple[dict[str, Healthy],
             pour_all(coordinator.address, seed),
             call_everything(over, seed),
             knock(coordinator.address, seed),
-            send_too_much(over),
+            send_too_much(coordinator.address),
         )
         for task in working:
             assert not task.done(), task.exception()

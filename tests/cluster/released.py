@@ -162,7 +162,7 @@ class Release(NamedTuple):
             and "deletionTimestamp" not in each["metadata"]
             and any(
                 (found["type"], found["status"]) == ("Ready", "True")
-                for found in each["status"]["conditions"]
+                for found in each["status"].get("conditions", ())
             )
         }
 

@@ -25,10 +25,10 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.members import subscription, topic_offsets
-from tests.coordinator.callers import METHODS, bearer, call, channel, error_of, refusal, session
+from tests.coordinator.callers import METHODS, call, channel, error_of, refusal, session
 from tests.support.cluster import Cluster
 from tests.support.cluster.manifests import Manifest, deployment
-from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.support.coordinator import QUICK, Coordinator, bearer, serving
 
 # It may have to start the cluster.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]

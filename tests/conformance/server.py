@@ -16,7 +16,7 @@ from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_proto.log.v1 import log_pb2 as log
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 from tests.conformance.driver import FIRST_PRODUCER, ROTA, FutureCall, Settings, transactional_id
-from tests.support.coordinator import Coordinator
+from tests.support.coordinator import Coordinator, bearer
 
 FRAMES = {
     pb.JoinGroupRequest: "join_group",
@@ -54,7 +54,7 @@ def channel_to(address: str, login: Login | None = None) -> grpc.aio.Channel:
 
 def with_token(details: grpc.aio.ClientCallDetails, token: str) -> grpc.aio.ClientCallDetails:
     """Add a bearer token to the metadata of a call."""
-    metadata = grpc.aio.Metadata(*(details.metadata or ()), ("authorization", f"Bearer {token}"))
+    metadata = grpc.aio.Metadata(*(details.metadata or ()), *bearer(token))
     return grpc.aio.ClientCallDetails(
         details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
     )

@@ -16,6 +16,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.server import FRAMES
 from tests.support.certificates import Issued
+from tests.support.coordinator import bearer
 
 WITHIN_S = 10
 STORY_S = 20
@@ -48,11 +49,6 @@ def channel(address: str, *, trusts: Path | None = None, shows: Issued | None = 
         None if shows is None else shows.certificate.read_bytes(),
     )
     return grpc.aio.secure_channel(address, credentials, options=OWN_CONNECTION)
-
-
-def bearer(token: str) -> tuple[tuple[str, str], ...]:
-    """The metadata that shows a token; none for no token."""
-    return (("authorization", f"Bearer {token}"),) if token else ()
 
 
 async def call(over: grpc.aio.Channel, request: Message, token: str = "") -> Message:

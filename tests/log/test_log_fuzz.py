@@ -15,10 +15,10 @@ from typing_extensions import override
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
-from tests.coordinator.callers import as_it_is, bearer, path
+from tests.coordinator.callers import as_it_is, path
 from tests.coordinator.garbage import Garbage
 from tests.log.conversation import batch, values_of
-from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.support.coordinator import QUICK, Coordinator, bearer, serving
 
 pytestmark = pytest.mark.process
 

@@ -19,8 +19,8 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.v1 import log_pb2 as log
 from tests.conformance.members import topic_offsets
-from tests.coordinator.callers import bearer, channel, path, refusal, session
-from tests.support.coordinator import QUICK, Coordinator
+from tests.coordinator.callers import channel, path, refusal, session
+from tests.support.coordinator import QUICK, Coordinator, bearer
 from tests.support.token_reviews import TokenReviews, serving_reviews
 
 pytestmark = pytest.mark.process

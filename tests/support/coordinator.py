@@ -185,3 +185,8 @@ def serving(
             yield coordinator
     finally:
         coordinator.stop()
+
+
+def bearer(token: str) -> tuple[tuple[str, str], ...]:
+    """The metadata that shows a token; none for no token."""
+    return (("authorization", f"Bearer {token}"),) if token else ()

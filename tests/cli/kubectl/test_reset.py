@@ -293,9 +293,8 @@ def test_a_status_that_is_written_meanwhile_is_no_conflict(serve: Serve, kubectl
     assert kubectl(*RESET, "--to-latest", "--dry-run").code == 0
 
 
-def test_another_reset_that_is_requested_meanwhile_is_not_replaced(serve: Serve, kubectl: Kubectl) -> None:
-    operator = Operator()
-    operator.conflicts = 1
+def replacing(operator: Operator) -> Callable[[Sent], Answer | Watch]:
+    """Return the operator's answers, where another caller replaces the reset with each write."""
 
     def answer(sent: Sent) -> Answer | Watch:
         answered = operator(sent)
@@ -303,7 +302,14 @@ def test_another_reset_that_is_requested_meanwhile_is_not_replaced(serve: Serve,
             operator.reset = {"requestId": "b", "dryRun": False, "to": {"offset": 1}}
         return answered
 
-    serve(answer)
+    return answer
+
+
+def test_another_reset_that_is_requested_meanwhile_is_not_replaced(serve: Serve, kubectl: Kubectl) -> None:
+    operator = Operator()
+    operator.conflicts = 1
+
+    serve(replacing(operator))
     done = kubectl(*RESET, "--to-latest", "--execute")
     assert "was changed meanwhile: run the command again" in done.error
     assert operator.requested == []
@@ -314,13 +320,7 @@ def test_a_reset_that_is_replaced_before_it_begins_has_changed_nothing(
 ) -> None:
     operator = Operator(phase("Waiting", requestId="b"))
 
-    def answer(sent: Sent) -> Answer | Watch:
-        answered = operator(sent)
-        if sent.method == "PATCH":
-            operator.reset = {"requestId": "b", "dryRun": False, "to": {"offset": 1}}
-        return answered
-
-    serve(answer)
+    serve(replacing(operator))
     done = kubectl(*RESET, "--to-latest", "--execute")
     assert done.code == 1
     assert "was replaced before reset" in done.stderr.splitlines()[-1]

@@ -29,7 +29,6 @@ from tests.coordinator.callers import (
     METHODS,
     Stream,
     as_it_is,
-    bearer,
     call,
     channel,
     error_of,
@@ -37,7 +36,7 @@ from tests.coordinator.callers import (
     session,
 )
 from tests.coordinator.garbage import Garbage
-from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.support.coordinator import QUICK, Coordinator, bearer, serving
 
 pytestmark = pytest.mark.process
 WITHIN_S = 150

@@ -16,8 +16,8 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.members import subscription
-from tests.coordinator.callers import bearer, call, channel, error_of, run, session
-from tests.support.coordinator import QUICK, Coordinator
+from tests.coordinator.callers import call, channel, error_of, run, session
+from tests.support.coordinator import QUICK, Coordinator, bearer
 from tests.support.token_reviews import TokenReviews, serving_reviews
 
 pytestmark = pytest.mark.process

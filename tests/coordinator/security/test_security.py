@@ -16,8 +16,8 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.conformance.members import subscription, topic_offsets
-from tests.coordinator.callers import METHODS, Stream, bearer, call, channel, error_of, refusal, run, session
-from tests.support.coordinator import QUICK, Coordinator, serving
+from tests.coordinator.callers import METHODS, Stream, call, channel, error_of, refusal, run, session
+from tests.support.coordinator import QUICK, Coordinator, bearer, serving
 from tests.support.web import get
 
 pytestmark = pytest.mark.process

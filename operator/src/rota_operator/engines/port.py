@@ -36,7 +36,7 @@ class Records(Protocol):
 
     async def partitions(self, topics: Collection[str], pattern: str = "") -> Collection[Partition]:
         """
-        All partitions of these topics and of those whose whole name matches the pattern; topics that do not exist are left out.
+        Return all partitions of these topics and of those whose whole name matches the pattern; topics that do not exist are left out.
 
         Raises Unavailable.
         """

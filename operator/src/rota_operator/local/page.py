@@ -60,7 +60,7 @@ class Page(PageServer):
 
 
 class DashboardSource:
-    """All groups and workloads of the runner."""
+    """Groups and workloads of the runner."""
 
     def __init__(self, dashboard: DashboardState) -> None:
         self._dashboard = dashboard

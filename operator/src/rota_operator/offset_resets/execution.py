@@ -49,7 +49,7 @@ class Execution:
     Invariant: an offset that is not in `_left` is committed, or the task that commits has not begun.
     """
 
-    def __init__(self, request_id: str, within_s: float = EXECUTION_S) -> None:
+    def __init__(self, request_id: str, within_s: float) -> None:
         self.request_id = request_id
         self._within_s = within_s
         # The loop's clock, in seconds.

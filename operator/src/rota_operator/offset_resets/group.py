@@ -29,7 +29,7 @@ class Members(NamedTuple):
 
 
 class ResetGroup(Protocol):
-    """One group as it is known now; `name` is that of its ConsumerGroup, of which plans have their names."""
+    """Group as it is known now; `name` is that of its ConsumerGroup, of which plans have their names."""
 
     @property
     def name(self) -> str:

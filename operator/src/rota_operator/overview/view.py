@@ -19,7 +19,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """One event in a group's history."""
+    """Event in a group's history."""
 
     at_ms: int
     kind: EventKind

@@ -19,7 +19,7 @@ def message_response(status: int, text: str) -> web.Response:
 
 class Connection(RequestHandler):
     """
-    One client's connection. A request that the parser refuses never reaches the page's handlers; it is answered here.
+    Connection of one client. A request that the parser refuses never reaches the page's handlers; it is answered here.
 
     Invariant: `open_connections` has at most `CONNECTIONS_MAX`, the oldest first. A new one closes the oldest, so that idle
     clients take neither the page nor the file descriptors with which processes are started.

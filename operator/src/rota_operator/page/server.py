@@ -52,7 +52,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Event(NamedTuple):
-    """One event of a stream."""
+    """Event of a stream."""
 
     # JSON without line breaks.
     document: str

@@ -107,7 +107,7 @@ class PageProxy(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request of a browser; the connection closes with the response."""
+    """Handler of one request of a browser; the connection closes with the response."""
 
     server: PageProxy
     timeout = REQUEST_S

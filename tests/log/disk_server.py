@@ -6,6 +6,7 @@ The coordinator's program, on a disk that fails when it is told to.
 On SIGUSR2 the disk becomes what the file `disk` beside the store says; then that is said on standard error.
 """
 
+import asyncio
 import os
 import signal
 import sys
@@ -15,8 +16,20 @@ from pathlib import Path
 from rota_coordinator import __main__ as program
 from rota_coordinator.store import sqlite
 from tests.coordinator.store.disk import Disk, Fault
+from tests.support.coordinator import Coordinator
 
 SETTING = "disk"
+FAULT_S = 60
+POLL_S = 0.1
+
+
+async def become(coordinator: Coordinator, fault: Fault) -> None:
+    """Give the disk of a running server a fault; returns when the server has said it."""
+    coordinator.file.with_name(SETTING).write_text(fault.value)
+    coordinator.signal(signal.SIGUSR2)
+    async with asyncio.timeout(FAULT_S):
+        while not coordinator.has_said(f"the disk is {fault.value}"):
+            await asyncio.sleep(POLL_S)
 
 
 def main() -> None:

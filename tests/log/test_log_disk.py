@@ -2,7 +2,6 @@
 
 import asyncio
 import resource
-import signal
 from pathlib import Path
 
 import grpc
@@ -12,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.coordinator.store.disk import Fault
 from tests.log.conversation import Conversation, batch
-from tests.log.disk_server import SETTING
+from tests.log.disk_server import become
 from tests.support.coordinator import QUICK, Coordinator, serving
 from tests.support.web import get
 
@@ -94,15 +93,6 @@ def test_files_that_cannot_grow_are_said_and_nothing_that_was_acknowledged_is_lo
 
     with serving(tmp_path) as coordinator:
         check_after_a_crash(coordinator, asyncio.run(before()))
-
-
-async def become(coordinator: Coordinator, fault: Fault) -> None:
-    """Have the disk become that."""
-    coordinator.file.with_name(SETTING).write_text(fault.value)
-    coordinator.signal(signal.SIGUSR2)
-    async with asyncio.timeout(AFTER_S):
-        while not coordinator.has_said(f"the disk is {fault.value}"):
-            await asyncio.sleep(POLL_S)
 
 
 async def is_ready(coordinator: Coordinator) -> bool:

@@ -165,11 +165,14 @@ class Process:
         Send a signal to it and then to each of its children, which may have sessions of their own.
 
         A consumer's own sidecar has one. The process comes first: it would notice that its sidecar is gone.
+        A child may end by itself when its parent is killed.
         """
         tasks = Path(f"/proc/{self._child.pid}/task")
         children = [int(pid) for file in tasks.glob("*/children") for pid in file.read_text().split()]
-        for pid in (self._child.pid, *children):
-            os.kill(pid, which)
+        os.kill(self._child.pid, which)
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, which)
 
     def end(self) -> None:
         """Kill it, if it still runs, and close what it was written to."""

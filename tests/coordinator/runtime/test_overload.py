@@ -1,8 +1,7 @@
 """More work than can be done: commits are refused, heartbeats are not; and what was accepted is kept."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,12 @@ from rota_coordinator.runtime.overload import (
 )
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import DEFAULT
-from tests.conformance.members import Member, answer, fetch, form
+from tests.conformance.members import TOPIC, Member, answer, fetch, form
 from tests.conformance.server import Refused, ServerDriver
+from tests.coordinator.store.disk import Fault
 from tests.coordinator.virtual import Memory, Virtual, play, stall, turn
-from tests.support.coordinator import Coordinator
+from tests.log.disk_server import become
+from tests.support.coordinator import serving
 from tests.support.web import get
 
 SLOW_S = 2.0
@@ -181,26 +182,22 @@ def test_only_a_heartbeat_that_says_nothing_new_overtakes_writes() -> None:
 
 
 @pytest.mark.process
-def test_while_the_disk_does_not_answer_commits_are_shed_and_heartbeats_answered(
-    coordinator: Coordinator,
-) -> None:
-    """Another writer holds the database's lock: appends wait, as they do behind a disk that hangs."""
+def test_while_the_disk_does_not_answer_commits_are_shed_and_heartbeats_answered(tmp_path: Path) -> None:
     too_many = 1_000
     partitions = range(COMMITS_MAX + too_many)
 
     async def body() -> int:
         driver = ServerDriver(coordinator.address, DEFAULT)
-        member = Member(driver, "g")
+        member = Member(driver, "g", session_ms=120_000)
         await form(member)
-        with closing(sqlite3.connect(coordinator.file, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            calls = [driver.send(commit(member, partition, partition)).answer(30) for partition in partitions]
-            outcomes = asyncio.gather(*calls, return_exceptions=True)
-            for _ in range(20):
-                assert await member.heartbeat() == pb.NONE
-            assert not outcomes.done()
-            other.execute("ROLLBACK")
-            results = await outcomes
+        await become(coordinator, Fault.HANGING)
+        calls = [driver.send(commit(member, partition, partition)).answer(120) for partition in partitions]
+        outcomes = asyncio.gather(*calls, return_exceptions=True)
+        for _ in range(20):
+            assert await member.heartbeat() == pb.NONE
+        assert not outcomes.done()
+        await become(coordinator, Fault.NONE)
+        results = await outcomes
         shed = [result for result in results if isinstance(result, Refused)]
         accepted = {at: at for at in partitions if isinstance(results[at], pb.CommitOffsetsResponse)}
         assert len(shed) + len(accepted) == len(partitions)
@@ -212,8 +209,10 @@ def test_while_the_disk_does_not_answer_commits_are_shed_and_heartbeats_answered
         await driver.close()
         return len(shed)
 
-    shed_count = asyncio.run(body())
-    status, page = get(coordinator.http, "/metrics")
+    with serving(tmp_path, program="tests.log.disk_server") as coordinator:
+        coordinator.make_topic(TOPIC)
+        shed_count = asyncio.run(body())
+        status, page = get(coordinator.http, "/metrics")
     assert status == 200
     refused = 'rota_coordinator_requests_total{api="CommitOffsets",error="RESOURCE_EXHAUSTED"}'
     assert f"{refused} {float(shed_count)}" in page

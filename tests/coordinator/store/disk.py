@@ -6,6 +6,7 @@ As Linux does: a flush that fails loses what it could not write, and takes it fo
 
 import enum
 import random
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ class Fault(enum.Enum):
     FULL = "full"
     READ_ONLY = "read-only"
     FLUSH = "flush"
+    HANGING = "hanging"
 
 
 @dataclass(slots=True)
@@ -42,11 +44,30 @@ class Disk(apsw.VFS):
     def __init__(self, name: str, seed: int = 0) -> None:
         super().__init__(name, "unix")
         self.name = name
-        self.fault = Fault.NONE
+        self._fault = Fault.NONE
+        self._answers = threading.Event()
+        self._answers.set()
         # How many of the flushes fail, besides.
         self.unwell = 0.0
         self.random = random.Random(seed)
         self._images: dict[Path, Image] = {}
+
+    @property
+    def fault(self) -> Fault:
+        """The disk's fault, which can be set."""
+        return self._fault
+
+    @fault.setter
+    def fault(self, fault: Fault) -> None:
+        self._fault = fault
+        if fault is Fault.HANGING:
+            self._answers.clear()
+        else:
+            self._answers.set()
+
+    def wait_for_answer(self) -> None:
+        """Return once the disk does not hang."""
+        self._answers.wait()
 
     @override
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> "DiskFile":
@@ -97,6 +118,7 @@ class DiskFile(apsw.VFSFile):
 
     @override
     def xSync(self, flags: int) -> None:
+        self._disk.wait_for_answer()
         fault = self._disk.fault
         if fault in (Fault.FLUSH, Fault.READ_ONLY) or self._disk.random.random() < self._disk.unwell:
             self._image.lost |= self._image.dirty

@@ -31,14 +31,15 @@ ARG EXAMPLE
 COPY --from=build /opt/rota /opt/rota
 COPY examples/${EXAMPLE}/*.py /app/
 WORKDIR /app
-ENV PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1
+ENV PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1 HOME=/
 USER 65532:65532
 ENTRYPOINT ["python"]
 
 FROM ${BASE}
 ARG PART
 COPY --from=build /opt/rota /opt/rota
-ENV ROTA_PART=${PART} PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1
+# A home, because its user has none, not every container runtime gives one, and libraries look for their settings there.
+ENV ROTA_PART=${PART} PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1 HOME=/
 # Nobody in particular. By number, so that Kubernetes can check runAsNonRoot.
 USER 65532:65532
 # A shell, because an entry point cannot read ARG; exec, so that the part is process 1 and gets the signals.

@@ -18,6 +18,8 @@ mount --rbind /run/kept/cache "$cache"
 mount -t sysfs sysfs /sys
 mount --rbind /run/kept/cgroup /sys/fs/cgroup
 umount --lazy /run/kept/cache /run/kept/cgroup /run/kept/var
+# crun refuses to choose between hierarchies of version 1 and one of version 2 that has a controller too.
+if mountpoint --quiet /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
 
 # Kubelet and containers see each other's mounts.
 mount --make-rshared /

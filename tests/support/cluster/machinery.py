@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 KUBERNETES = "v1.35.4"
 GO_NEEDED = (1, 26)
 # iproute2 is asked for because a small machine has no `ip`; the rest is what a node runs beside the kubelet.
-NODE_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables", "iproute2")
+NODE_PACKAGES = ("containerd", "crun", "containernetworking-plugins", "nftables", "iproute2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Machinery:
     reaper: Path
     """Process 1 of machines and pods; see reaper/main.go."""
     debian: debian.Unpacked
-    """containerd, runc, ip, nft and the CNI plugins."""
+    """containerd, crun, ip, nft and the CNI plugins."""
 
     def program(self, name: str) -> Path:
         return self.debian.program(name)

@@ -82,7 +82,8 @@ class Runtime:
         folder = self._machine.folder
         settings = folder / "containerd.toml"
         cni_programs = machinery.program("ptp").parent
-        settings.write_text(node_settings.containerd(pause.name, cni_programs, folder / POD_NETWORK))
+        crun = machinery.program("crun")
+        settings.write_text(node_settings.containerd(pause.name, crun, cni_programs, folder / POD_NETWORK))
         self._process = self._machine.start(
             "containerd", ["containerd", "--config", settings, "--log-level", "warn"]
         )

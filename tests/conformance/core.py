@@ -16,6 +16,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin_pb
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import HandoverSnapshot, ProducerEnded, Record
 from tests.conformance.driver import (
+    ANSWER_S,
     CORE,
     EXPIRING,
     FIRST_PRODUCER,
@@ -148,7 +149,7 @@ class CoreCall:
     driver: CoreDriver
     call: Call
 
-    async def answer(self, within_s: float = 10) -> Message:
+    async def answer(self, within_s: float = ANSWER_S) -> Message:
         answers = self.driver.answers
         self.driver.run_until(self.driver.now_ms + round(within_s * 1000), stop=lambda: self.call in answers)
         if self.call not in answers:

@@ -19,6 +19,8 @@ SIDECAR_ROTA, SIDECAR_KAFKA = "sidecar-rota", "sidecar-kafka"
 # Producers of each group: the ids that the core knows them by, and their names within a case.
 PRODUCERS = {"first-producer": 1, "second-producer": 2}
 FIRST_PRODUCER, SECOND_PRODUCER = PRODUCERS
+# Deadline of an answer, for a machine that is busy.
+ANSWER_S = 60.0
 # A call that has no answer by then is parked.
 PARKED_S = 0.2
 
@@ -26,7 +28,7 @@ PARKED_S = 0.2
 class Call(Protocol):
     """A request that was sent."""
 
-    async def answer(self, within_s: float = 10) -> Message:
+    async def answer(self, within_s: float = ANSWER_S) -> Message:
         """Its answer; a failure when none comes in time."""
         ...
 
@@ -41,7 +43,7 @@ class FutureCall:
 
     future: "asyncio.Future[Message]"
 
-    async def answer(self, within_s: float = 10) -> Message:
+    async def answer(self, within_s: float = ANSWER_S) -> Message:
         async with asyncio.timeout(within_s):
             return await asyncio.shield(self.future)
 

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from google.protobuf.message import Message
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.driver import FIRST_PRODUCER, PRODUCERS, Call, Driver
+from tests.conformance.driver import ANSWER_S, FIRST_PRODUCER, PRODUCERS, Call, Driver
 
 Answer = TypeVar("Answer", bound=Message)
 TOPIC = "conformance"
@@ -35,7 +35,7 @@ def assignment(*partitions: int, topic: str = TOPIC) -> bytes:
     )
 
 
-async def answer(call: Call, kind: type[Answer], within_s: float = 10) -> Answer:
+async def answer(call: Call, kind: type[Answer], within_s: float = ANSWER_S) -> Answer:
     """The answer of a call, as its type."""
     return cast("Answer", await call.answer(within_s))
 
@@ -104,7 +104,7 @@ class Member:
         self.protocol, self.entries = reply.protocol_name, list(reply.members)
         return reply
 
-    async def joined(self, call: Call, within_s: float = 10) -> pb.JoinGroupResponse:
+    async def joined(self, call: Call, within_s: float = ANSWER_S) -> pb.JoinGroupResponse:
         """Wait for the answer to a join, and learn from it."""
         return self.accept(await answer(call, pb.JoinGroupResponse, within_s))
 

@@ -72,6 +72,7 @@ class ControlPlane:
             "--listen-peer-urls", ETCD_PEERS, "--initial-advertise-peer-urls", ETCD_PEERS,
             "--initial-cluster", f"default={ETCD_PEERS}",
             "--unsafe-no-fsync",  # the cluster does not outlive a power cut of its host anyway
+            "--heartbeat-interval", "1000", "--election-timeout", "5000",  # in ms; there is only one
             "--log-level", "warn",
         ]  # fmt: skip
 

@@ -83,6 +83,8 @@ def kubelet(node: NodeAddress, pki: Pki, cgroup: str) -> dict[str, object]:
         "maxPods": MAX_PODS,
         "nodeLeaseDurationSeconds": LEASE_S,
         "nodeStatusUpdateFrequency": "2s",
+        # Of a status that has not changed; the lease says that the node lives.
+        "nodeStatusReportFrequency": "5m",
         "syncFrequency": "5s",
         "volumePluginDir": "/var/lib/flex-volumes",
     }

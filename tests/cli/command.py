@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 @dataclass(frozen=True)

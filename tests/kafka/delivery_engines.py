@@ -10,7 +10,7 @@ from tests.sidecar.delivery.rounds.engine import Engine, Position, committed_at
 from tests.support.coordinator import Coordinator
 from tests.support.kafka import Kafka
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 class KafkaEngine(Engine):

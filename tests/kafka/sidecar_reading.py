@@ -11,7 +11,7 @@ from rota_sidecar.engines.kafka.settings import KafkaSettings
 from tests.sidecar.engines.readers import Reader
 from tests.support.kafka import Kafka
 
-WITHIN_S = 30
+WITHIN_S = 60
 TEST_S = 120
 MANNER = ReadOptions("any-group", read_committed=True, with_keys=False)
 Story = Callable[[Reader], Awaitable[None]]

@@ -13,7 +13,7 @@ from tests.support.workdir import sweep
 
 pytestmark = pytest.mark.kafka
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def test_three_nodes_lose_one_and_take_it_back(start_kafka: StartKafka, unique_name: str) -> None:

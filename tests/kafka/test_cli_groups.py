@@ -16,7 +16,7 @@ from tests.support.processes import Process
 
 pytestmark = pytest.mark.kafka
 
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.support.kafka.security import MECHANISMS
 
 pytestmark = pytest.mark.kafka
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

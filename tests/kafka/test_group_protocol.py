@@ -32,7 +32,7 @@ JOIN_VERSION = 9
 SYNC_VERSION = 5
 FIND_VERSION = 4
 METADATA_VERSION = 1
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 NOT_YET = (
     CoordinatorLoadInProgressError.errno,
     CoordinatorNotAvailableError.errno,

@@ -17,7 +17,7 @@ from tests.support.prometheus.fixtures import StartPrometheus
 
 pytestmark = pytest.mark.cluster
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 WIRE = Path(wire.__file__).read_text()
 # Broker and pod speak the oldest Metadata request: no topics in it, all brokers in the answer.
 ASK_KAFKA = """

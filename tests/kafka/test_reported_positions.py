@@ -24,7 +24,7 @@ from tests.support.sidecar import delivering
 from tests.support.tree import REPO
 
 pytestmark = pytest.mark.kafka
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 class KafkaRecords(Records):

@@ -14,7 +14,7 @@ from tests.support.kafka.consumers import newer
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 4
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 async def lead(one: HandMember, user_data: bytes = b"") -> None:

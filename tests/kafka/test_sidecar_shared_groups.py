@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kafka
 PARTITIONS = 6
 HALF = PARTITIONS // 2
 RECORDS = 4
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 STRATEGIES = ("range", "cooperative-sticky")
 LEADERS = ("sidecar", "plain", "console-consumer")
 

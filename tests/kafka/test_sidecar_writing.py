@@ -22,7 +22,7 @@ from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.kafka
 
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ from tests.operator.cluster.test_watches import KINDS, discovery_of
 from tests.operator.reconcile.api_server import Stored
 
 Json = Any
-WITHIN_S = 20
+WITHIN_S = 60
 CLEANUP_S = 0.1
 PATH = re.compile(
     r"/(?:apis/[^/]+/[^/]+|api/v1)/namespaces/(?P<namespace>[^/]+)/(?P<plural>[^/]+)"

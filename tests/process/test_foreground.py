@@ -11,7 +11,7 @@ from tests.support.processes import Process
 pytestmark = pytest.mark.process
 
 REPO = Path(__file__).parents[2]
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 # Says what happens to it. With an argument it takes for ever to start.
 SYSTEM = """
 import contextlib, signal, sys

@@ -27,7 +27,7 @@ from rota_proto.log.v1 import log_pb2 as pb
 
 TOPIC = "orders"
 PARTITIONS = 3
-WITHIN_S = 30
+WITHIN_S = 60
 Context = grpc.aio.ServicerContext[Any, Any]
 Reply = TypeVar("Reply", bound=Message)
 

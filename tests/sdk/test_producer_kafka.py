@@ -22,7 +22,7 @@ from tests.support.kafka.membership import metadata_of
 
 pytestmark = pytest.mark.kafka
 
-WITHIN_S = 30
+WITHIN_S = 60
 POLLS_MAX = 300
 ENDINGS = (b"", b"a", b"ab", b"abc", b"abcd")
 

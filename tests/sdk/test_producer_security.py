@@ -13,7 +13,7 @@ from tests.support.coordinator import QUICK, Coordinator, serving
 
 pytestmark = pytest.mark.process
 
-WITHIN_S = 30
+WITHIN_S = 60
 TOKENS = """\
 writer plain:right-token topics:orders*
 """

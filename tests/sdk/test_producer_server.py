@@ -18,7 +18,7 @@ from tests.support.workdir import workdir
 
 pytestmark = pytest.mark.process
 
-WITHIN_S = 30
+WITHIN_S = 60
 PARTITIONS = 3
 
 

@@ -13,7 +13,7 @@ from rota.metadata import GroupMetadata
 from rota.stores import Dialect, SqlStore, StoreError, StoreFenced, Tenure
 from tests.sdk.databases import GROUP, P0, P1, REPORTING_KINDS, SQLITE_KINDS, Database, Owner, member, sqlite
 
-WITHIN_S = 30
+WITHIN_S = 60
 WAITING = (
     "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 )

@@ -17,7 +17,7 @@ from tests.support.web import get
 pytestmark = pytest.mark.process
 GROUPS = [f"g-{number}" for number in range(4)]
 BEFORE, TRIES = 5, 3
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 async def is_committed(talk: Conversation, group: str, offset: int) -> bool:

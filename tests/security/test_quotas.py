@@ -28,7 +28,7 @@ TOKENS = """\
 flood plain:flood-token topics:* *
 small plain:small-token topics:* quota:topics=2,partitions=3 quota:log-bytes=100000
 """
-WITHIN_S = 10
+WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from rota_service.token_review import (
 
 WALL_S = 1_700_000_000.0
 LIFETIME_S = 3_600
-WITHIN_S = 10
+WITHIN_S = 60
 
 
 def token_of(pod: str, expires_s: float = WALL_S + LIFETIME_S) -> str:

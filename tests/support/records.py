@@ -10,7 +10,7 @@ from rota_proto.log.columns import Columns, pack, unpack
 from rota_proto.log.v1 import log_pb2 as pb
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 
-WITHIN_S = 20
+WITHIN_S = 60
 AT_MS = 1_700_000_000_000
 ALL_MS = -2
 

@@ -20,7 +20,7 @@ BYTES = 64 << 10
 # The mount itself, what is to be tested, and what fills it up.
 FILES = 12
 BLOCK = b"\0" * 4096
-WITHIN_S = 10
+WITHIN_S = 60
 HOLD = f'mount -t tmpfs -o size={BYTES},nr_inodes={FILES} tmpfs "$1"; echo mounted; exec sleep infinity'
 
 

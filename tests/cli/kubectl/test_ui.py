@@ -23,7 +23,7 @@ from tests.support.processes import Process
 
 pytestmark = pytest.mark.process
 
-WITHIN_S = 30
+WITHIN_S = 60
 SHOWN = "[...document.querySelectorAll('[data-group]')].map((section) => section.dataset.group)"
 CELLS = "document.querySelectorAll('.cells rect').length"
 BUTTONS = "document.querySelectorAll('button').length"

@@ -10,7 +10,7 @@ import psycopg
 from rota_coordinator.store.postgres import PostgresStore, open_store
 from rota_coordinator.store.postgres_connection import Connection
 
-WITHIN_S = 20
+WITHIN_S = 60
 # Of a process that is to fail soon: its appends have half of it.
 SHORT_MS = 1_500
 COORDINATORS = "application_name = 'rota-coordinator' AND datname = current_database()"

@@ -12,7 +12,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from rota_operator.cluster.api import Api
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 class Sent(NamedTuple):

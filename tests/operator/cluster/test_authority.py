@@ -11,7 +11,7 @@ from rota_service.server_certificates import CertificateError
 from tests.support.certificates import Authority
 
 pytestmark = pytest.mark.process
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 def test_each_version_of_the_file_is_read_and_an_invalid_one_is_reported_once(tmp_path: Path) -> None:

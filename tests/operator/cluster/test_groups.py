@@ -29,7 +29,7 @@ from tests.support.coordinator import Coordinator, serving
 pytestmark = pytest.mark.process
 
 KEY, OTHER = Key("shop", "orders"), Key("shop", "payments")
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 class Observer:

@@ -20,7 +20,7 @@ from rota_operator.cluster.leadership import (
 )
 from rota_operator.reconcile.observed import Object
 
-WITHIN_S = 10
+WITHIN_S = 60
 NAME = LeaseName("rota", "rota-operator")
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 KEY = Key("shop", "orders")
 GROUP_ID = "shop.orders"
-WITHIN_S = 20
+WITHIN_S = 60
 COMMITTED, START, END = KINDS
 # Of partition 1, which has no owner.
 OFFSETS = {COMMITTED: 3, START: 0, END: 20}

@@ -23,7 +23,7 @@ from tests.operator.cluster.api_server import ApiServer, api_at, run
 from tests.operator.cluster.page_world import LEADER, answer_of
 from tests.support.processes import free_port
 
-WITHIN_S = 10
+WITHIN_S = 60
 GONE = "the API server cannot be watched: Gone"
 # Of the terms that run.
 STOPS: list[asyncio.Event] = []

@@ -10,7 +10,7 @@ from rota_operator.cluster.shared_records import SharedRecords
 from rota_operator.engines.port import Range, Records, Unavailable
 from rota_operator.overview.assignment import Partition
 
-WITHIN_S = 20
+WITHIN_S = 60
 ORDERS, PAYMENTS = Partition("orders", 0), Partition("payments", 0)
 
 

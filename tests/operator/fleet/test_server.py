@@ -17,7 +17,7 @@ from rota_service.token_review import AuthenticationUnavailable, Unauthenticated
 
 pytestmark = pytest.mark.process
 
-WITHIN_S = 10
+WITHIN_S = 60
 POD = SidecarRef("shop", "orders-0")
 SUSPEND = pb.SidecarOrder(suspend=pb.Suspend())
 RESUME = pb.SidecarOrder(resume=pb.Resume())

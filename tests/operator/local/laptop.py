@@ -14,7 +14,7 @@ from tests.support.web import get, post
 
 APP = Path(__file__).parent / "consuming_app.py"
 CARELESS_APP = Path(__file__).parent / "careless_app.py"
-WITHIN_S = 30
+WITHIN_S = 60
 RECORDS = 60
 MANIFESTS = """\
 apiVersion: rota.dev/v1alpha1

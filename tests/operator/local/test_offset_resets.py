@@ -25,7 +25,7 @@ from tests.operator.cluster.reset_world import GROUP_ID, KEY, NOW_MS, Killed, Ki
 Json = Any
 A, B, C, D = (Partition("orders", number) for number in range(4))
 ALL = (A, B, C, D)
-WITHIN_S = 10
+WITHIN_S = 60
 TERMINAL = ("Rejected", "Recorded", "Planned", "Completed", "Failed", "Waiting")
 
 

@@ -23,7 +23,7 @@ from tests.support.processes import free_port
 
 pytestmark = pytest.mark.process
 
-WITHIN_S = 15
+WITHIN_S = 60
 # Names of files in links and imports; the icon is empty data.
 OWN_FILES = re.compile(r"""(?:(?:src|href)="|from "\./)(?!data:,)([^"]+)\"""")
 WORKLOAD = WorkloadView("shop", "orders", "Deployment", "orders", 3, 2, 1, ())

@@ -15,7 +15,7 @@ from rota_operator.replicas.replica_set import ReplicaSet, Running
 
 pytestmark = pytest.mark.process
 
-WITHIN_S = 15
+WITHIN_S = 60
 # It says what it is told, and who it is, and ends when it is asked to, a moment later if it is an application.
 CODE = """
 import os, signal, sys

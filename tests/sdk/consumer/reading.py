@@ -10,7 +10,7 @@ from rota.consumer.listeners import Partitions
 from rota.testing import Group
 
 P0, P1 = rota.TopicPartition("orders", 0), rota.TopicPartition("orders", 1)
-WAIT_MS = 10_000
+WAIT_MS = 60_000
 # Long enough for whatever is on its way in this process.
 SOON_MS = 50
 Calls = list[tuple[str, tuple[rota.TopicPartition, ...]]]

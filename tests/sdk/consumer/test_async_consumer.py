@@ -13,7 +13,7 @@ from rota.consumer.listeners import Partitions
 from rota.testing import Group
 
 P0, P1 = rota.TopicPartition("orders", 0), rota.TopicPartition("orders", 1)
-WAIT_MS = 10_000
+WAIT_MS = 60_000
 
 
 async def read(consumer: rota.AsyncConsumer, count: int) -> list[int]:

@@ -17,7 +17,7 @@ from tests.support.processes import free_port
 
 pytestmark = pytest.mark.kafka
 
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 RECORDS = 300
 
 

@@ -30,7 +30,7 @@ from tests.support.small_disk import small_disk
 pytestmark = pytest.mark.process
 
 WAIT_MS = 20_000
-WITHIN_S = 30
+WITHIN_S = 60
 RECORDS = 300
 PARTITIONS = 4
 

@@ -21,7 +21,7 @@ TOKENS = f"""\
 application plain:{TOKEN} topics:orders consume:orders billing
 """
 RECORDS = 20
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 class Secured(NamedTuple):

@@ -12,7 +12,7 @@ from rota.stores import SqlStore, StoreError, StoreFenced
 from rota.testing import Group
 
 P0, P1 = rota.TopicPartition("orders", 0), rota.TopicPartition("orders", 1)
-WAIT_MS = 10_000
+WAIT_MS = 60_000
 
 
 def work(store: SqlStore, consumer: rota.Consumer, listener: object, count: int) -> list[bytes | None]:

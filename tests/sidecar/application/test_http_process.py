@@ -18,7 +18,7 @@ from tests.support.records import batch, committed, produce, values_in
 pytestmark = pytest.mark.process
 
 RECORDS = 20
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 class Application(ThreadingHTTPServer):

@@ -24,7 +24,7 @@ from tests.support.sidecar import Deliverer, delivering
 if TYPE_CHECKING:
     from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
 
-WITHIN_S = 15
+WITHIN_S = 60
 RECORDS = 5
 
 

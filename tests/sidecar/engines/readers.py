@@ -11,7 +11,7 @@ from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import columns_in, content_of
 from rota_sidecar.engines.records import FetchRequest, OnFetchResult, Records
 
-WITHIN_S = 30
+WITHIN_S = 60
 BYTES_MAX = 1 << 20
 
 

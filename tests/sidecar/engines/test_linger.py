@@ -14,7 +14,7 @@ from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, OnFet
 
 FOR_EVER_S = 3_600
 LINGER_S = 0.001
-WITHIN_S = 10
+WITHIN_S = 60
 BOUNDS = Bounds(0, 100)
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1 import fleet_pb2_grpc as pb_grpc
 
-WITHIN_S = 15
+WITHIN_S = 60
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
 else:

@@ -12,7 +12,7 @@ from rota_sidecar.fleet.client import BACKOFF_S, BACKOFF_S_MAX, FleetCallbacks, 
 from tests.coordinator.virtual import play
 from tests.sidecar.fleet.headquarters import Headquarters, serving
 
-WITHIN_S = 15
+WITHIN_S = 60
 REPORTS = 5
 
 

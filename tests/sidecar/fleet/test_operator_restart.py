@@ -14,7 +14,7 @@ from tests.support.coordinator import serving as coordinating
 from tests.support.sidecar import Deliverer
 
 pytestmark = pytest.mark.process
-WITHIN_S = 15
+WITHIN_S = 60
 GROUP = "orders"
 POD = SidecarRef("shop", "orders-0")
 

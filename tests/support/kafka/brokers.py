@@ -24,7 +24,7 @@ from tests.support.network import HERE, LOOPBACK, Network
 from tests.support.processes import ProcessFailed, wait_for
 from tests.support.workdir import logs, workdir
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 CLASSES = "classes.jsa"
 CLASSES_S = 120
 

@@ -14,7 +14,7 @@ from tests.support.kafka.tools import console_consumer
 from tests.support.processes import Process
 
 Partition = tuple[str, int]
-WITHIN_S = 30
+WITHIN_S = 60
 POLL_S = 0.05
 # The JVM's names of the strategies.
 CLASSES = {

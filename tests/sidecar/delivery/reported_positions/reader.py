@@ -21,7 +21,7 @@ from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 from tests.support.processes import wait_for
 from tests.support.sidecar import Deliverer
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 Event = pb.AttachResponse.Event
 Kind: TypeAlias = pb.RebalanceEventKind.ValueType

@@ -13,7 +13,7 @@ from rota_proto.log.v1.log_pb2_grpc import LogStub
 from tests.support.coordinator import Coordinator
 from tests.support.records import batch, values_in
 
-WITHIN_S = 20
+WITHIN_S = 60
 # How long Rota's coordinator lets a partition that goes from one to another in good order be with nobody.
 CLEAN_MS = 1_000
 # As it is set up by default, but for what it makes the first member of a group wait.

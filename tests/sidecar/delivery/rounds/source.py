@@ -14,7 +14,7 @@ from tests.support.processes import steady_ms
 EACH_S = 0.05
 TOGETHER = 10
 LOOKS_EACH_S = 0.1
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 class Look(NamedTuple):

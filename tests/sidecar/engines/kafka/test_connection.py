@@ -24,7 +24,7 @@ from rota_sidecar.engines.kafka.versions import VERSIONS
 from rota_sidecar.engines.port import Refused, Unreachable
 from tests.sidecar.engines.kafka.fake_broker import Behaviour, answering, listening, saying
 
-WITHIN_S = 10
+WITHIN_S = 60
 SHORT_S = 0.2
 METADATA = MetadataResponse(brokers=[], topics=[])
 

@@ -18,7 +18,7 @@ from rota_sidecar.engines.kafka.consumption import ConsumerEvent, Consumption, r
 from rota_sidecar.engines.records import FetchRequest
 
 PARTITION = Partition("orders", 0)
-WITHIN_S = 10
+WITHIN_S = 60
 # What a look at the client does: gives a message, or does something and finds nothing.
 Look = Message | Callable[[], None]
 

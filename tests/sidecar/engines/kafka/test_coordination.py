@@ -17,7 +17,7 @@ from rota_sidecar.engines.kafka.versions import VERSIONS
 from rota_sidecar.engines.port import CoordinatorEvent, Unreachable
 from tests.sidecar.engines.kafka.fake_broker import answering, listening
 
-WITHIN_S = 10
+WITHIN_S = 60
 SHORT_S = 0.2
 JOIN, SYNC = pb.JoinGroupRequest(group_id="g"), pb.SyncGroupRequest(group_id="g")
 HEARTBEAT = pb.HeartbeatRequest(group_id="g")

@@ -21,7 +21,7 @@ from tests.support.coordinator import QUICK, Coordinator, serving
 
 pytestmark = pytest.mark.process
 GROUP = "shop.orders"
-WITHIN_S = 10
+WITHIN_S = 60
 STORY_S = 25
 NOBODY = "127.0.0.1:1"
 

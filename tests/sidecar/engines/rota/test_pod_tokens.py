@@ -15,7 +15,7 @@ from tests.support.token_reviews import TokenReviews, serving_reviews
 
 pytestmark = pytest.mark.process
 GROUP = "shop.orders"
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 def join(member_id: str = "") -> pb.JoinGroupRequest:

@@ -13,7 +13,7 @@ from rota_sidecar.engines.rota.topics import RotaTopics
 from tests.support.coordinator import QUICK, Coordinator, serving
 
 pytestmark = pytest.mark.process
-WITHIN_S = 10
+WITHIN_S = 60
 NOBODY = "127.0.0.1:1"
 TOKENS = """\
 few plain:few-of-them shop.* consume:shop.*

@@ -29,7 +29,7 @@ def test_equal_events_are_written_once_in_a_window_and_others_up_to_the_bound() 
 
 def test_an_event_is_about_its_resource_and_no_longer_than_the_api_server_allows() -> None:
     resource = {"metadata": {"namespace": "shop", "name": "orders", "uid": "u", "resourceVersion": "7"}}
-    event = event_of(resource, Fact(NORMAL, "Adopted", "é" * 2_000), 1.0, "operator-0")
+    event = event_of(resource, Fact(NORMAL, "Adopted", "é" * 2_000), 1_999, "operator-0")
     assert event["involvedObject"]["uid"] == "u"
     assert event["metadata"]["namespace"] == "shop"
     assert event["firstTimestamp"] == "1970-01-01T00:00:01Z"

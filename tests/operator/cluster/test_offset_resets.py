@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rota_operator.cluster import offset_resets
+from rota_operator.cluster import offset_resets, reset_execution
 from rota_operator.cluster.kinds import CONFIG_MAP
 from rota_operator.offset_resets import execution
 from rota_operator.overview.assignment import Partition
@@ -308,7 +308,7 @@ def test_an_execution_that_cannot_be_finished_is_given_up_and_members_resume(
     world = World(reset())
     world.on_order = lambda pod, order: world.sidecars["b"].partitions.discard(D)
     assert run(world) == "Committing"
-    late_s = 2 * execution.EXECUTION_S
+    late_s = 2 * reset_execution.EXECUTION_S
     monkeypatch.setattr(execution, "loop_time", lambda: asyncio.get_running_loop().time() + late_s)
     assert run(world) == "Failed"
     assert "1 offsets are not set: orders-3" in world.record["message"]

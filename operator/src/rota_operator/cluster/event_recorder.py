@@ -8,13 +8,13 @@ fit, or repeats, is dropped and counted. Losing an Event loses no state.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError
 from rota_operator.cluster.kinds import CONSUMER_GROUP, EVENT
 from rota_operator.reconcile.observed import Object
+from rota_operator.timestamps import timestamp
 
 COMPONENT = "rota-operator"
 # Of one resource, in WINDOW_S.
@@ -58,10 +58,10 @@ class EventRecorder:
     """Events that wait to be written; thread-confined to one event loop."""
 
     def __init__(
-        self, api: Api, wall_s: Callable[[], float], instance: str, warn: Callable[[str], None]
+        self, api: Api, wall_ms: Callable[[], int], instance: str, warn: Callable[[str], None]
     ) -> None:
         self._api = api
-        self._wall_s = wall_s
+        self._wall_ms = wall_ms
         self._instance = instance
         self._warn = warn
         self._budgets: dict[str, Budget] = {}
@@ -77,7 +77,7 @@ class EventRecorder:
             self.dropped += 1
             return
         try:
-            self._queue.put_nowait(event_of(resource, fact, self._wall_s(), self._instance))
+            self._queue.put_nowait(event_of(resource, fact, self._wall_ms(), self._instance))
         except asyncio.QueueFull:
             self.dropped += 1
 
@@ -95,10 +95,10 @@ class EventRecorder:
                 self._warn(f"an Event was lost: {error}")
 
 
-def event_of(resource: Object, fact: Fact, now_s: float, instance: str) -> Object:
+def event_of(resource: Object, fact: Fact, now_ms: int, instance: str) -> Object:
     """Return the Event object."""
     metadata = resource["metadata"]
-    at = datetime.fromtimestamp(now_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    at = timestamp(now_ms)
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,

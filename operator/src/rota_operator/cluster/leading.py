@@ -48,7 +48,6 @@ from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.cluster.sidecars import ClusterFleet, FleetEnvironment
 from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
-from rota_operator.offset_resets.targets import timestamp
 from rota_operator.overview.view import EventKind
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object, OperatorSettings
@@ -58,6 +57,7 @@ from rota_operator.spec.status import ConsumerGroupStatus
 from rota_operator.spec.validation import spec_of
 from rota_operator.status.inputs import Pods, Sidecars, StatusInputs, pods_of
 from rota_operator.status.status import status_of
+from rota_operator.timestamps import timestamp
 from rota_service.event_log import EventLog
 
 # Reconciles at a time. Each waits for the API server most of its time, and for others to share a list with.
@@ -126,7 +126,7 @@ class Leading:
         self._resources = ResourceIndex()
         self._authority = AuthorityFile(config.tls_ca, event_log.warning)
         self._kafka = read_credentials(config.kafka_clusters)
-        self._events = EventRecorder(api, lambda: wall_ms() / 1000, config.identity, event_log.warning)
+        self._events = EventRecorder(api, wall_ms, config.identity, event_log.warning)
         self._status = StatusWriter(api, self._compute_status, self._export, event_log)
         self._groups = GroupWatches(
             Channels(lambda: self._authority.pem, insecure=config.insecure, token_file=config.token_file),

@@ -13,7 +13,6 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -29,6 +28,7 @@ from rota_operator.cluster.page import Leadership, access_of, leader_of, page_of
 from rota_operator.cluster.page_groups import PageGroups
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.page.server import serve_page
+from rota_operator.timestamps import micro_timestamp
 from rota_service.addresses import BindError
 from rota_service.event_log import EventLog
 from rota_service.http_server import HttpServer, Page, Path, Paths, probes
@@ -119,7 +119,7 @@ async def run_elected(environment: Environment, leading: Leading, stop: asyncio.
     lease = LeaseName(config.lease_namespace, config.lease_name)
     # Unique among all processes and all their terms.
     identity = f"{config.identity}_{uuid.uuid4().hex}"
-    times = Clocks(clocks.monotonic_s, lambda: micro_time(clocks.wall_ms()))
+    times = Clocks(clocks.monotonic_s, lambda: micro_timestamp(clocks.wall_ms()))
     election = LeaderElection(environment.api, lease, identity, times, event_log.warning)
 
     async def lead() -> None:
@@ -160,12 +160,6 @@ async def wait_for(event: asyncio.Event) -> None:
 async def wait_until_done(task: "asyncio.Task[None]") -> None:
     """Wait until a task has ended, however it has; it goes on if this is cancelled."""
     await asyncio.wait({task})
-
-
-def micro_time(ms: int) -> str:
-    """Format a time as the API server's MicroTime."""
-    at = datetime.fromtimestamp(ms / 1000, UTC)
-    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def pages(unready_reason: Callable[[], str], metrics: Metrics) -> Paths:

@@ -19,8 +19,7 @@ from rota_operator.cluster.reset_lookups import OpenSource, no_member
 from rota_operator.cluster.reset_plans import ResetPlans
 from rota_operator.cluster.settings_orders import Fleet, key_of
 from rota_operator.fleet.principal import SidecarRef
-from rota_operator.offset_resets import execution
-from rota_operator.offset_resets.execution import NOT_DESCRIBED, Execution, problem_of_members
+from rota_operator.offset_resets.execution import NOT_DESCRIBED, Execution, execution_of, problem_of_members
 from rota_operator.offset_resets.group import Members, ResetGroup, members_of, owned_in
 from rota_operator.offset_resets.sources import OffsetSource
 from rota_operator.overview.view import OwnedPartitions
@@ -30,6 +29,9 @@ from rota_operator.resets.machine import Event, Task
 from rota_operator.resets.plan import Plan
 from rota_operator.spec.status import OffsetReset
 from rota_proto.fleet.v1 import fleet_pb2 as pb
+
+# Of suspending the members and setting all offsets, in one life of the operator.
+EXECUTION_S = 600.0
 
 
 class ExecutionPorts(NamedTuple):
@@ -132,7 +134,6 @@ class ResetExecution:
         self, key: Key, resource: Object, record: OffsetReset, task: Task, *, is_suspended: bool
     ) -> Event | None:
         """Perform the task of a record; None: it is not done yet. `is_suspended`: the spec suspends the group by itself."""
-        known = self._executions.get(key)
-        if known is None or known.request_id != record.request_id:
-            known = self._executions[key] = Execution(record.request_id, execution.EXECUTION_S)
-        return await known.perform(self.group(key, resource), record, task, is_suspended=is_suspended)
+        execution = execution_of(record, self._executions.get(key), EXECUTION_S)
+        self._executions[key] = execution
+        return await execution.perform(self.group(key, resource), record, task, is_suspended=is_suspended)

@@ -22,7 +22,12 @@ from rota_operator.fleet.principal import Principal
 from rota_operator.local.paths import CannotStart, write_atomically
 from rota_operator.local.reset_files import ResetFiles, UnreadableRecord
 from rota_operator.manifests.resources import ConsumerGroup
-from rota_operator.offset_resets.execution import Execution, order_each, problem_of_members
+from rota_operator.offset_resets.execution import (
+    Execution,
+    execution_of,
+    order_each,
+    problem_of_members,
+)
 from rota_operator.offset_resets.group import Members, ResetGroup, members_of, owned_in
 from rota_operator.offset_resets.planning import begin, plan_for, refuse_store, summary_of
 from rota_operator.offset_resets.sources import OffsetSource, topics_in
@@ -265,8 +270,7 @@ class GroupResets:
                 return Postponed(reset, str(error))
         if self.record is None or task is Task.NOTHING:
             return None
-        if self._execution is None or self._execution.request_id != self.record.request_id:
-            self._execution = Execution(self.record.request_id, EXECUTION_S)
+        self._execution = execution_of(self.record, self._execution, EXECUTION_S)
         return await self._execution.perform(
             self._local, self.record, task, is_suspended=self._group.spec.suspend
         )

@@ -35,7 +35,6 @@ from rota_operator.local.replica_secrets import NAMESPACE, Replica, ReplicaSecre
 from rota_operator.local.workload import REPLICAS_MAX, LocalWorkload
 from rota_operator.manifests.documents import BYTES_MAX, Document, InvalidManifest, decode, parse_documents
 from rota_operator.manifests.resources import ConsumerGroup, Manifests, Workload, collect_resources
-from rota_operator.offset_resets.targets import timestamp
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind
 from rota_operator.plan.supported import unsupported
@@ -43,6 +42,7 @@ from rota_operator.replicas.events import DrainFailed, ProcessRole, ReplicaPolic
 from rota_operator.replicas.replica_set import ReplicaSet
 from rota_operator.spec.model import ROTA
 from rota_operator.spec.validation import FieldError
+from rota_operator.timestamps import timestamp
 from rota_proto.fleet.v1.fleet_pb2 import SidecarOrder
 
 SUFFIXES = (".yaml", ".yml")

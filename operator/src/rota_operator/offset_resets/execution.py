@@ -34,8 +34,7 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 ANSWER_S = 25.0
 # Longer than the sidecar's own limit of 60 s, whose error says more.
 ORDER_S = 65.0
-# Of suspending and setting all offsets, and of resuming, in one life of the operator.
-EXECUTION_S = 600.0
+# Of resuming, in one life of the operator.
 RESUME_S = 60.0
 NOT_SUSPENDED_YET = "the settings of the sidecars do not suspend them yet"
 NOT_DESCRIBED = "the group's coordinator does not describe it"
@@ -196,6 +195,16 @@ class Execution:
         if left is None:
             return f"some offsets may be set; {undo}"
         return f"{len(left)} offsets are not set: {shown(left)}; check their owners and reset again; {undo}"
+
+
+def execution_of(record: OffsetReset, known: Execution | None, within_s: float) -> Execution:
+    """
+    Return the execution of a record: the known one, unless it is one of another reset.
+
+    `within_s` limits suspending and setting all offsets, in one life of the operator or the runner.
+    """
+    is_same = known is not None and known.request_id == record.request_id
+    return known if known is not None and is_same else Execution(record.request_id, within_s)
 
 
 def problem_of_members(members: Members | None, unwatched: str) -> str:

@@ -1,7 +1,7 @@
-"""Reads the target of a reset: times become milliseconds, which the core `resets.targets` compares, and text again in plans."""
+"""Reads the target of a reset: times become milliseconds, which the core `resets.targets` compares."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from rota_operator.resets.plan import Plan, ResetRefused
 from rota_operator.resets.targets import (
@@ -57,9 +57,3 @@ def duration_ms(text: str) -> int:
     except OverflowError:
         pass
     raise ResetRefused(f"spec.offsets.reset.to.byDuration must be a duration such as PT6H; got {text}")
-
-
-def timestamp(ms: int) -> str:
-    """Format a time as Kubernetes does."""
-    at = datetime.fromtimestamp(ms // 1000, UTC)
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -14,15 +14,24 @@ from tests.cli.kubectl.resources import CONDITIONS, NAME, PATH, STATUS, conditio
 
 IMAGE = str(STATUS["sidecarImage"])
 SERVED = [{"name": "consumergroups"}, {"name": "consumergroups/status"}, {"name": "consumergroups/scale"}]
-LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/rota/leases/rota-operator"
+LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/rota/leases"
+LABELS = "app.kubernetes.io/name=rota,app.kubernetes.io/component=operator"
 
 
 def lease(
-    age_s: float = 1.0, holder: str = "operator-0", version: str = "1", **spec: object
+    age_s: float = 1.0,
+    holder: str = "operator-0",
+    version: str = "1",
+    name: str = "rota-operator",
+    **spec: object,
 ) -> dict[str, Any]:
     renewed = datetime.now(UTC) - timedelta(seconds=age_s)  # noqa: TID251  the command compares it with its own clock
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed.isoformat(), **spec}
-    return {"metadata": {"resourceVersion": version}, "spec": spec}
+    return {"metadata": {"namespace": "rota", "name": name, "resourceVersion": version}, "spec": spec}
+
+
+def leases(*items: dict[str, Any]) -> Answer:
+    return Answer(200, {"metadata": {}, "items": list(items)})
 
 
 def pod(name: str = "orders-0", *, image: str = IMAGE, ready: bool = True, **state: object) -> dict[str, Any]:
@@ -43,7 +52,10 @@ class Cluster:
         self.version: dict[str, str] = {"major": "1", "minor": "35", "gitVersion": "v1.35.4"}
         self.served = Answer(200, {"resources": SERVED})
         self.denied: set[tuple[str, str]] = set()
-        self.leases: Iterator[Answer] = iter([Answer(200, lease())])
+        # By their labels.
+        self.leases: Iterator[Answer] = iter([leases(lease())])
+        # By the usual name.
+        self.lease: Answer = refusal(404, "not found", name="rota-operator")
         self.groups: list[dict[str, Any]] = [group()]
         self.pods = Answer(200, {"items": [pod("orders-0"), pod("orders-1")]})
 
@@ -54,11 +66,9 @@ class Cluster:
             case "/apis/rota.dev/v1alpha1":
                 return self.served
             case "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
-                asked = sent.body["spec"]["resourceAttributes"]
-                allowed = (asked["verb"], asked["resource"]) not in self.denied
-                return Answer(201, {"status": {"allowed": allowed}})
-            case path if path == LEASE_PATH:
-                return next(self.leases)
+                return self._reviewed(sent.body["spec"]["resourceAttributes"])
+            case path if path.startswith(LEASES_PATH):
+                return self._leases(sent)
             case path if path == PATH:
                 return Answer(200, {"metadata": {}, "items": self.groups})
             case path if path == f"{PATH}/{NAME}":
@@ -66,6 +76,19 @@ class Cluster:
             case "/api/v1/namespaces/shop/pods":
                 return self.pods
         return refusal(404, "not found", name=sent.path)
+
+    def _leases(self, sent: Sent) -> Answer:
+        if sent.path != LEASES_PATH:
+            assert sent.path == f"{LEASES_PATH}/rota-operator"
+            return self.lease
+        assert sent.query["labelSelector"] == LABELS
+        return next(self.leases)
+
+    def _reviewed(self, asked: dict[str, str]) -> Answer:
+        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+        is_of_operator = resource in ("leases", "pods/portforward")
+        assert asked["namespace"] == ("rota" if is_of_operator else "shop")
+        return Answer(201, {"status": {"allowed": (asked["verb"], resource) not in self.denied}})
 
 
 @pytest.fixture
@@ -106,6 +129,7 @@ def test_nothing_is_wrong_with_a_group_that_works(doctor: Doctor) -> None:
     assert [line.split("  ")[0] for line in done.lines[:-1]] == ["ok"] * 6
     assert done.lines[-1] == "no problems found"
     assert "operator-0 leads, by Lease rota/rota-operator" in done.stdout
+    assert "you have all 10 rights of these commands in namespace shop and rota" in done.stdout
     assert "2 pods of shop/orders-enricher, each sidecar ready" in done.stdout
 
 
@@ -148,17 +172,72 @@ def test_each_right_that_is_missing_is_named_with_what_needs_it(doctor: Doctor, 
     ]  # fmt: skip
 
 
+def test_rights_that_the_page_of_the_operator_needs_are_named(doctor: Doctor, cluster: Cluster) -> None:
+    cluster.denied = {("get", "leases"), ("list", "leases"), ("create", "pods/portforward")}
+    assert problems(doctor()) == [
+        ("warning", "rights", "you may not get leases.coordination.k8s.io in namespace rota, as ui needs"),
+        ("warning", "rights", "you may not create pods/portforward in namespace rota, as ui needs"),
+    ]
+
+
+@pytest.mark.parametrize("right", [("get", "leases"), ("list", "leases")])
+def test_either_right_to_read_the_lease_is_enough(
+    doctor: Doctor, cluster: Cluster, right: tuple[str, str]
+) -> None:
+    cluster.denied = {right}
+    assert problems(doctor()) == []
+
+
 def test_an_operator_that_never_led_is_missing(doctor: Doctor, cluster: Cluster) -> None:
-    cluster.leases = iter([refusal(404, "not found", name="rota-operator")])
+    cluster.leases = iter([leases()])
     done = doctor()
     assert done.code == 4
     [(verdict, _, message)] = problems(done)
-    assert verdict == "failed"
+    assert (verdict, message) == (
+        "failed",
+        "namespace rota has no Lease of an operator: install the operator, or name its namespace with --operator-namespace",
+    )
+
+
+def test_a_lease_that_is_named_is_looked_for_by_its_name(doctor: Doctor, cluster: Cluster) -> None:
+    cluster.leases = iter(())
+    done = doctor("--operator-lease", "rota-operator")
+    assert done.code == 4
+    [(_, _, message)] = problems(done)
     assert message.startswith("Lease rota/rota-operator not found: install the operator, or give")
+    cluster.lease = Answer(200, lease())
+    assert problems(doctor("--operator-lease", "rota-operator")) == []
+
+
+def test_a_lease_of_any_name_is_found_by_its_labels(doctor: Doctor, cluster: Cluster) -> None:
+    # A release that was removed has left its Lease.
+    cluster.leases = iter([leases(lease(holder=""), lease(name="prod-rota-operator"))])
+    assert "operator-0 leads, by Lease rota/prod-rota-operator" in doctor().stdout
+
+
+def test_leases_of_several_operators_are_named(doctor: Doctor, cluster: Cluster) -> None:
+    cluster.leases = iter([leases(lease(name="b"), lease(name="a"))])
+    [(verdict, _, message)] = problems(doctor())
+    assert (verdict, message) == (
+        "failed",
+        "namespace rota has the Leases of 2 operators: name one with --operator-lease (a, b)",
+    )
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [leases(), refusal(403, 'forbidden: User "alice" cannot list resource "leases"')],
+    ids=["an older operator has written no labels", "Leases may not be listed"],
+)
+def test_a_lease_that_labels_do_not_find_has_its_usual_name(
+    doctor: Doctor, cluster: Cluster, listed: Answer
+) -> None:
+    cluster.leases, cluster.lease = iter([listed]), Answer(200, lease())
+    assert problems(doctor()) == []
 
 
 def test_a_lease_that_nobody_holds(doctor: Doctor, cluster: Cluster) -> None:
-    cluster.leases = iter([Answer(200, lease(holder=""))])
+    cluster.leases = iter([leases(lease(holder=""))])
     [(verdict, _, message)] = problems(doctor())
     assert (verdict, message) == (
         "failed",
@@ -170,7 +249,7 @@ def test_a_lease_of_another_clock_counts_as_fresh_once_it_is_renewed(
     doctor: Doctor, cluster: Cluster, waits: list[float]
 ) -> None:
     # An hour ahead: neither fresh nor old by this clock.
-    cluster.leases = iter(Answer(200, lease(-3600, version=version)) for version in ("1", "1", "2"))
+    cluster.leases = iter(leases(lease(-3600, version=version)) for version in ("1", "1", "2"))
     assert problems(doctor()) == []
     assert len(waits) == 2
 
@@ -178,7 +257,7 @@ def test_a_lease_of_another_clock_counts_as_fresh_once_it_is_renewed(
 def test_a_lease_that_is_not_renewed_within_its_duration(doctor: Doctor, cluster: Cluster) -> None:
     def stale() -> Iterator[Answer]:
         while True:
-            yield Answer(200, lease(60))
+            yield leases(lease(60))
 
     cluster.leases = stale()
     done = doctor()
@@ -191,7 +270,8 @@ def test_a_lease_that_is_not_renewed_within_its_duration(doctor: Doctor, cluster
 
 
 def test_a_lease_that_may_not_be_read_is_unknown(doctor: Doctor, cluster: Cluster) -> None:
-    cluster.leases = iter([refusal(403, 'forbidden: User "alice" cannot get resource "leases"')])
+    cluster.leases = iter([refusal(403, 'forbidden: User "alice" cannot list resource "leases"')])
+    cluster.lease = refusal(403, 'forbidden: User "alice" cannot get resource "leases"')
     done = doctor()
     assert done.code == 0
     [(verdict, subject, message)] = problems(done)

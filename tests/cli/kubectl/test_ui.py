@@ -49,10 +49,16 @@ class Cluster(ApiServer):
         await asyncio.gather(*(each.close() for each in tuple(self._sockets)))
 
     def _respond(self, sent: Sent) -> Answer:
-        if "/namespaces/none/leases/" in sent.path:
-            return status(404, "NotFound", "leases not found", name="rota-operator")
-        if "/leases/" in sent.path:
-            return Answer(200, {"spec": {"holderIdentity": f"{self.leader}_1234" if self.leader else ""}})
+        if "/namespaces/none/leases" in sent.path:
+            is_list = sent.path.endswith("/leases")
+            return (
+                Answer(200, {"items": []})
+                if is_list
+                else status(404, "NotFound", "leases not found", name="rota-operator")
+            )
+        if sent.path.endswith("/leases"):
+            spec = {"holderIdentity": f"{self.leader}_1234" if self.leader else ""}
+            return Answer(200, {"items": [{"metadata": {"namespace": "rota", "name": "prod"}, "spec": spec}]})
         if sent.path.endswith("/serviceaccounts/shopkeeper/token"):
             (audience,) = sent.body["spec"]["audiences"]
             return Answer(201, {"status": {"token": token_for("shopkeeper", audience)}})
@@ -264,7 +270,7 @@ def test_after_a_change_of_the_leader_the_page_goes_on(tmp_path: Path) -> None:
     [
         ("clerk", ("-n", "billing"), "clerk may not get consumergroups.rota.dev in namespace billing", 1),
         ("nobody", (), "the API server rejects the token", 1),
-        ("shopkeeper", ("--operator-namespace=none",), "Lease none/rota-operator not found", 4),
+        ("shopkeeper", ("--operator-namespace=none",), "namespace none has no Lease of an operator: install the operator", 4),
         ("shopkeeper", ("--operator-lease=",), "--operator-lease must not be empty", 2),
         ("shopkeeper", ("--service-account=a/b/c",), '--service-account "a/b/c" is not a valid name', 2),
         ("shopkeeper", ("--port={taken}",), "cannot be listened on (Address already in use): choose another with --port", 1),
@@ -290,6 +296,6 @@ def test_a_right_to_forward_ports_that_is_missing_is_named(tmp_path: Path) -> No
         ended = await ui(tmp_path, page)
         assert "clerk may not create pods/portforward in namespace rota" in ended.url
         cluster.leader = ""
-        assert "is not held, so no operator leads" in (await ui(tmp_path, page)).url
+        assert "Lease rota/prod is not held, so no operator leads" in (await ui(tmp_path, page)).url
 
     play(tmp_path, story)

@@ -256,7 +256,13 @@ def test_leases_are_read(spec: dict[str, object] | None, expected: core.Lease) -
 
 def test_a_lease_is_written_with_the_version_that_was_read() -> None:
     body = body_of(core.Lease("a", 15, 2, "t1", "", "7"), NAME, "now")
-    assert body["metadata"] == {"namespace": "rota", "name": "rota-operator", "resourceVersion": "7"}
+    labels = {"app.kubernetes.io/name": "rota", "app.kubernetes.io/component": "operator"}
+    assert body["metadata"] == {
+        "namespace": "rota",
+        "name": "rota-operator",
+        "labels": labels,
+        "resourceVersion": "7",
+    }
     assert body["spec"] == {
         "holderIdentity": "a",
         "leaseDurationSeconds": 15,

@@ -16,6 +16,9 @@ from rota_operator.cluster.errors import ApiError, Conflict, NotFound
 from rota_operator.cluster.kinds import LEASE, ResourceKind
 from rota_operator.reconcile.observed import Object
 
+# By which `kubectl rota` finds the Lease in the operator's namespace.
+LABELS: Mapping[str, str] = {"app.kubernetes.io/name": "rota", "app.kubernetes.io/component": "operator"}
+
 
 class LeadershipLost(Exception):
     """Another process may lead now; the message says why. The work must end without a further write."""
@@ -176,7 +179,7 @@ def lease_of(body: Object) -> core.Lease:
 
 def body_of(lease: core.Lease, name: LeaseName, timestamp: str) -> Object:
     """Return the API object to write."""
-    metadata = {"namespace": name.namespace, "name": name.name}
+    metadata: dict[str, Any] = {"namespace": name.namespace, "name": name.name, "labels": dict(LABELS)}
     if lease.resource_version:
         metadata["resourceVersion"] = lease.resource_version
     spec: dict[str, Any] = {

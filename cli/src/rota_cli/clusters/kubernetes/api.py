@@ -113,9 +113,13 @@ class Api:
         path = kind.path(namespace, name, fieldManager=manager)
         return self._request("PATCH", path, asked, fields, MERGE)
 
-    def may(self, verb: str, kind: ResourceKind, namespace: str) -> bool:
-        """Return whether the caller has a right."""
-        attributes = {"verb": verb, "group": kind.group, "resource": kind.plural, "namespace": namespace}
+    def may(self, verb: str, kind: ResourceKind, namespace: str, name: str = "") -> bool:
+        """Return whether the caller has a right, for one object or, without a name, for all of the namespace."""
+        resource, _, subresource = kind.plural.partition("/")
+        attributes = {
+            "verb": verb, "group": kind.group, "resource": resource, "subresource": subresource,
+            "namespace": namespace, "name": name,
+        }  # fmt: skip
         review = {
             "apiVersion": ACCESS_REVIEW.api_version,
             "kind": "SelfSubjectAccessReview",

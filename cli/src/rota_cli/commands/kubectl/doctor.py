@@ -5,18 +5,26 @@ the sidecars of their pods, in this order, and prints a remedy for each problem.
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota_cli.clusters.clocks import Clocks, system_clocks
-from rota_cli.clusters.kubernetes.kinds import CONFIG_MAP, CONSUMER_GROUP, EVENT, LEASE, POD, ResourceKind
+from rota_cli.clusters.kubernetes.kinds import (
+    CONFIG_MAP,
+    CONSUMER_GROUP,
+    EVENT,
+    LEASE,
+    POD,
+    POD_FORWARD,
+    ResourceKind,
+)
 from rota_cli.clusters.kubernetes.resource import ConsumerGroup, parse_group
 from rota_cli.clusters.model import Check, CheckStatus
 from rota_cli.commands.doctor import report_checks
 from rota_cli.commands.flags import with_flags
 from rota_cli.commands.kubectl.api_flags import ApiFlags, Target
+from rota_cli.commands.kubectl.operator_lease import LeaseFlags, find_lease, full_name, may_find_lease
 from rota_cli.diagnosis.cluster_checks import LeaseState, check_group, check_pods, parse_lease
 from rota_cli.errors import ExitCode, Failure
 from rota_cli.output.render import OutputFormat, OutputOption
@@ -30,7 +38,7 @@ GROUPS_MAX = 100
 # Native sidecars.
 MINOR_VERSION_MIN = 29
 LEASE_POLL_S = 1.0
-# Verb, kind, and the commands that need the right.
+# In the namespace of the ConsumerGroups: verb, kind, and the commands that need the right.
 RIGHTS = (
     ("get", CONSUMER_GROUP, "every command"),
     ("list", CONSUMER_GROUP, "groups watch, groups reset and doctor"),
@@ -40,18 +48,8 @@ RIGHTS = (
     ("list", EVENT, "groups explain"),
     ("list", POD, "doctor"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseFlags:
-    """Flags that name the operator's Lease."""
-
-    operator_namespace: Annotated[
-        str, typer.Option("--operator-namespace", help="Namespace of the operator's Lease.")
-    ] = "rota"
-    operator_lease: Annotated[
-        str, typer.Option("--operator-lease", help="Name of the operator's Lease; empty: it has none.")
-    ] = "rota-operator"
+# In the namespace of the operator, of `ui`. A web socket begins with a GET, and newer API servers ask for `create` too.
+FORWARD_VERBS = ("get", "create")
 
 
 @with_flags
@@ -87,7 +85,7 @@ def run_checks(
             yield check
             if check.status is CheckStatus.FAILED:
                 return
-    yield from _run_check("rights", lambda: _rights(api, namespace))
+    yield from _run_check("rights", lambda: _rights(api, namespace, lease))
     yield from _run_check("operator", lambda: _operator(api, lease, clocks, wait))
     yield from _run_check("group", lambda: _groups(api, namespace, name))
 
@@ -138,58 +136,59 @@ def _definition(api: "Api") -> Iterator[Check]:
     )
 
 
-def _rights(api: "Api", namespace: str) -> Iterator[Check]:
-    missing = [each for each in RIGHTS if not api.may(each[0], each[1], namespace)]
-    for verb, kind, needed_by in missing:
-        yield Check(
-            "rights",
-            CheckStatus.WARNING,
-            f"you may not {verb} {kind.resource} in namespace {namespace}, as {needed_by} needs",
-        )
-    if not missing:
+def _rights(api: "Api", namespace: str, lease: LeaseFlags) -> Iterator[Check]:
+    found = [
+        (api.may(verb, kind, namespace), f"{verb} {kind.resource} in namespace {namespace}", needed_by)
+        for verb, kind, needed_by in RIGHTS
+    ]
+    # Without a Lease `ui` finds no page.
+    if lease.likely_name:
+        where = lease.operator_namespace
+        found.append((may_find_lease(api, lease), f"get {LEASE.resource} in namespace {where}", "ui"))
+        found += [
+            (api.may(verb, POD_FORWARD, where), f"{verb} {POD_FORWARD.resource} in namespace {where}", "ui")
+            for verb in FORWARD_VERBS
+        ]
+    for is_allowed, right, needed_by in found:
+        if not is_allowed:
+            yield Check("rights", CheckStatus.WARNING, f"you may not {right}, as {needed_by} needs")
+    if all(is_allowed for is_allowed, _, _ in found):
+        spaces = dict.fromkeys([namespace, lease.operator_namespace] if lease.likely_name else [namespace])
         yield Check(
             "rights",
             CheckStatus.OK,
-            f"you have all {len(RIGHTS)} rights of these commands in namespace {namespace}",
+            f"you have all {len(found)} rights of these commands in namespace {' and '.join(spaces)}",
         )
 
 
 def _operator(
     api: "Api", names: LeaseFlags, clocks: Clocks, wait: Callable[[float], object]
 ) -> Iterator[Check]:
-    if not names.operator_lease:
+    if not names.likely_name:
         return
-    full_name = f"{names.operator_namespace}/{names.operator_lease}"
+    lease = find_lease(api, names)
+    name, state = full_name(lease), parse_lease(lease)
 
-    def read() -> LeaseState | None:
-        found = api.find(LEASE, names.operator_namespace, names.operator_lease)
-        return None if found is None else parse_lease(found)
+    def read() -> LeaseState:
+        return parse_lease(find_lease(api, names))
 
-    state = read()
-    if state is None:
+    if not state.holder:
         yield _failed(
             "operator",
-            f"Lease {full_name} not found: install the operator, or give its --lease-namespace and --lease-name as "
-            "--operator-namespace and --operator-lease",
-            ExitCode.NOT_FOUND,
-        )
-    elif not state.holder:
-        yield _failed(
-            "operator",
-            f"Lease {full_name} is not held, so no operator leads: see `kubectl get pods -n {names.operator_namespace}`",
+            f"Lease {name} is not held, so no operator leads: see `kubectl get pods -n {names.operator_namespace}`",
         )
     elif state.is_fresh(clocks.now_ms()) or _is_renewed(read, state, clocks, wait):
-        yield Check("operator", CheckStatus.OK, f"{state.holder} leads, by Lease {full_name}")
+        yield Check("operator", CheckStatus.OK, f"{state.holder} leads, by Lease {name}")
     else:
         yield _failed(
             "operator",
-            f"{state.holder} has not renewed Lease {full_name} within its {state.duration_s:g} s: see "
+            f"{state.holder} has not renewed Lease {name} within its {state.duration_s:g} s: see "
             f"`kubectl get pods -n {names.operator_namespace}`",
         )
 
 
 def _is_renewed(
-    read: Callable[[], LeaseState | None],
+    read: Callable[[], LeaseState],
     former: LeaseState,
     clocks: Clocks,
     wait: Callable[[float], object],
@@ -199,7 +198,7 @@ def _is_renewed(
     while clocks.monotonic_s() < deadline_s:
         wait(LEASE_POLL_S)
         now = read()
-        if now is not None and now.holder and now.version != former.version:
+        if now.holder and now.version != former.version:
             return True
     return False
 

@@ -14,12 +14,11 @@ from urllib.parse import urlencode
 import typer
 
 from rota_cli.clusters.clocks import system_clocks
-from rota_cli.clusters.kubernetes.kinds import LEASE
 from rota_cli.commands.flags import with_flags
 from rota_cli.commands.kubectl.api_flags import NAME, ApiFlags, Target
-from rota_cli.commands.kubectl.doctor import LeaseFlags
+from rota_cli.commands.kubectl.operator_lease import LeaseFlags, find_lease, full_name
 from rota_cli.diagnosis.cluster_checks import parse_lease
-from rota_cli.errors import Failure, NotFound, WrongUsage
+from rota_cli.errors import Failure, WrongUsage
 from rota_cli.output.console import print_err, print_out
 
 if TYPE_CHECKING:
@@ -131,20 +130,15 @@ class Leader:
             return self._pod
 
     def _read(self) -> str:
-        namespace, name = self._lease.operator_namespace, self._lease.operator_lease
-        if not name:
+        if not self._lease.likely_name:
             raise WrongUsage("--operator-lease must not be empty: the Lease names the pod that leads")
-        found = self._api.find(LEASE, namespace, name)
-        if found is None:
-            raise NotFound(
-                f"Lease {namespace}/{name} not found: install the operator, or give its --lease-namespace and --lease-name "
-                "as --operator-namespace and --operator-lease"
-            )
+        found = find_lease(self._api, self._lease)
         # The identity is the name of the pod and an id for each term.
         pod = parse_lease(found).holder.rpartition("_")[0]
         if not NAME.fullmatch(pod):
             raise Failure(
-                f"Lease {namespace}/{name} is not held, so no operator leads: see `kubectl get pods -n {namespace}`"
+                f"Lease {full_name(found)} is not held, so no operator leads: see `kubectl get pods -n "
+                f"{self._lease.operator_namespace}`"
             )
         return pod
 

@@ -58,6 +58,11 @@ def workload(kind: str, name: str, *, version: str = "1", replicas: int = 0, **p
     }
 
 
+def paused(deployment: Manifest) -> Manifest:
+    """A Deployment whose controller makes no ReplicaSets: they would cost the API server as much as its adoption does."""
+    return {**deployment, "spec": {**deployment["spec"], "paused": True}}
+
+
 def consumer_group(name: str, coordinator: str, kind: str, target: str, **spec: object) -> Manifest:
     """A ConsumerGroup for a workload; `spec` adds to its spec."""
     fixed = {

@@ -8,11 +8,11 @@ when all runs are cut off the process is killed: for each run exactly n writes h
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from tests.cluster.adopting import KINDS, REVISION, TOPIC, consumer_group, workload
+from tests.cluster.adopting import KINDS, REVISION, TOPIC, consumer_group, paused, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.manifests import Manifest
 
@@ -33,11 +33,10 @@ State = dict[str, Any]
 
 
 class Step(NamedTuple):
-    """Manifests that kubectl applies or deletes; the next step begins when this one is `done`."""
+    """Manifests that kubectl applies or deletes. A step after that of a deletion begins when no ConsumerGroup is left."""
 
     verb: Literal["apply", "delete"]
     manifests: tuple[Manifest, ...]
-    done: Callable[[State], bool] = lambda _: True
 
 
 class Scenario(NamedTuple):
@@ -64,7 +63,8 @@ class Run:
 def scenarios(coordinator: str) -> list[Scenario]:
     """The ten scenarios of groups at this coordinator."""
     # Adoption raises its grace period, so there is more to undo.
-    target = workload(KINDS[0], TARGET, terminationGracePeriodSeconds=5)
+    scaled = workload(KINDS[0], TARGET, terminationGracePeriodSeconds=5)
+    target = paused(scaled)
     second = workload(KINDS[1], SECOND_TARGET)
 
     def group(**spec: object) -> Manifest:
@@ -74,11 +74,11 @@ def scenarios(coordinator: str) -> list[Scenario]:
         return Step("apply", manifests)
 
     budget: Manifest = {"podDisruptionBudget": {"maxUnavailable": 1}}
-    delete = Step("delete", (group(),), lambda state: f"ConsumerGroup/{GROUP}" not in state)
+    delete = Step("delete", (group(),))
     is_deleting: Manifest = {"deletionPolicy": "DeleteGroup"}
     found = [
         ("create", (target,), (applied(group(**budget)),), 7),
-        ("scale", (target, group()), (applied(group(replicas=3)),), 3),
+        ("scale", (scaled, group()), (applied(group(replicas=3)),), 3),
         ("change-topics", (target, group()), (applied(group(topics=[TOPIC, OTHER_TOPIC])),), 3),
         ("suspend", (target, group()), (applied(group(suspend=True)),), 2),
         ("resume", (target, group(suspend=True)), (applied(group()),), 2),
@@ -118,17 +118,28 @@ def set_up(cluster: Cluster, runs: Sequence[Run]) -> None:
         run.steps = list(run.scenario.steps)
 
 
-def take_steps(cluster: Cluster, runs: Sequence[Run], states: dict[str, State]) -> None:
-    """Take the next step of each run whose last one is done by the states."""
+def take_steps(cluster: Cluster, runs: Sequence[Run]) -> None:
+    """Take the next step of each run whose last one is done."""
+    due = [run for run in runs if run.steps and is_last_step_done(cluster, run)]
     for verb in ("apply", "delete"):
-        manifests: list[Manifest] = []
-        for run in runs:
-            taken = len(run.scenario.steps) - len(run.steps)
-            is_due = taken == 0 or run.scenario.steps[taken - 1].done(states[run.namespace])
-            if run.steps and is_due and run.steps[0].verb == verb:
-                manifests += in_namespace(run.steps.pop(0).manifests, run.namespace)
+        manifests = [
+            each
+            for run in due
+            if run.steps[0].verb == verb
+            for each in in_namespace(run.steps[0].manifests, run.namespace)
+        ]
         if manifests:
             kubectl(cluster, verb, manifests, *(("--wait=false",) if verb == "delete" else ()))
+    for run in due:
+        run.steps.pop(0)
+
+
+def is_last_step_done(cluster: Cluster, run: Run) -> bool:
+    """Return whether the next step of a run may be taken."""
+    taken = len(run.scenario.steps) - len(run.steps)
+    if taken == 0 or run.scenario.steps[taken - 1].verb == "apply":
+        return True
+    return not cluster.get("consumergroups", namespace=run.namespace)["items"]
 
 
 def delete_groups(cluster: Cluster, runs: Sequence[Run]) -> None:
@@ -144,10 +155,11 @@ def kubectl(cluster: Cluster, verb: str, manifests: Sequence[Manifest], *flags: 
     cluster.kubectl(verb, *flags, "--filename", "-", input=json.dumps(document))
 
 
-def states_of(cluster: Cluster, runs: Sequence[Run]) -> dict[str, State]:
-    """Objects of each run's namespace, by the namespace."""
+def states_of(cluster: Cluster, runs: Sequence[Run], kinds: Iterable[str] = COMPARED) -> dict[str, State]:
+    """Objects of these kinds of each run's namespace, by the namespace. Costs the API server much: all objects are read."""
     found: dict[str, State] = {run.namespace: {} for run in runs}
-    for kind, path in COMPARED.items():
+    for kind in kinds:
+        path = COMPARED[kind]
         # kubectl would read and write each object.
         for each in json.loads(cluster.kubectl("get", "--raw", f"/{path}"))["items"]:
             state = found.get(each["metadata"]["namespace"])

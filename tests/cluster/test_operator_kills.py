@@ -49,6 +49,9 @@ POINTS = 3
 MORE_WRITES = 4
 # A status that changed is written within this time; then nothing is left to write.
 AT_REST_MS = WRITE_INTERVAL_MS + 2_000
+# Final states are read when nothing was written for this time, and again after the next write or after some time: the proxy does not
+# see what the garbage collector deletes.
+QUIET_MS, AGAIN_MS = 1_000, 5_000
 WITHIN_S = 300
 # A request that hangs is given up by the operator meanwhile.
 SABOTAGE_S, SABOTAGE_SOAK_S = REQUEST_S + 2, 60.0
@@ -88,19 +91,32 @@ def rig(
 
 
 class Rest:
-    """Tells when runs are at rest: no write for AT_REST_MS."""
+    """Tells when runs are at rest: no write for `quiet_ms`. To be asked often."""
 
-    def __init__(self, proxy: ApiProxy, runs: Sequence[Run]) -> None:
+    def __init__(self, proxy: ApiProxy, runs: Sequence[Run], quiet_ms: int = AT_REST_MS) -> None:
         self._proxy = proxy
+        self._quiet_ms = quiet_ms
         self._last = {run.namespace: (-1, steady_ms()) for run in runs}
+        # Number of writes, and time, of the last read.
+        self._read = (-1, 0)
 
     def reached(self) -> set[str]:
-        """Return the namespaces without a write for AT_REST_MS. To be called often."""
+        """Return the namespaces without a write for that time."""
         now_ms = steady_ms()
         for namespace, (writes, _) in self._last.items():
             if (found := len(self._proxy.writes(namespace))) != writes:
                 self._last[namespace] = (found, now_ms)
-        return {name for name, (_, since_ms) in self._last.items() if now_ms - since_ms >= AT_REST_MS}
+        return {name for name, (_, since_ms) in self._last.items() if now_ms - since_ms >= self._quiet_ms}
+
+    def are_to_be_read(self) -> bool:
+        """Return whether all runs are at rest, and have not been read since; they are read then."""
+        at_rest = self.reached()
+        writes, now_ms = sum(writes for writes, _ in self._last.values()), steady_ms()
+        is_known = writes == self._read[0] and now_ms - self._read[1] < AGAIN_MS
+        if is_known or len(at_rest) < len(self._last):
+            return False
+        self._read = (writes, now_ms)
+        return True
 
 
 def wait(what: str, rig: Rig, holds: Callable[[], bool]) -> None:
@@ -108,7 +124,6 @@ def wait(what: str, rig: Rig, holds: Callable[[], bool]) -> None:
         rig.operator.check()
         return holds()
 
-    # Each poll reads and compares all objects.
     wait_for(what, holds_and_operator_runs, within_s=WITHIN_S, poll_s=1)
 
 
@@ -162,13 +177,11 @@ class Undisturbed:
     def _have_ended(self) -> bool:
         if self._expected:
             return True
+        take_steps(self._rig.cluster, self._runs)
+        if any(run.steps for run in self._runs) or not self._rest.are_to_be_read():
+            return False
         states = states_of(self._rig.cluster, self._runs)
-        take_steps(self._rig.cluster, self._runs, states)
-        at_rest = self._rest.reached()
-        if any(
-            run.steps or run.namespace not in at_rest or has_orphans(states[run.namespace])
-            for run in self._runs
-        ):
+        if any(has_orphans(each) for each in states.values()):
             return False
         finals = final_states(self._rig, self._runs, states)
         for run in self._runs:
@@ -187,7 +200,7 @@ def points_of(scenario: Scenario, draw: random.Random, *, in_soak: bool) -> Sequ
 
 def are_at_their_points(rig: Rig, runs: Sequence[Run], rest: Rest) -> bool:
     """Take steps that are due; return whether each run is cut off after its writes, or has no more of them."""
-    take_steps(rig.cluster, runs, states_of(rig.cluster, runs))
+    take_steps(rig.cluster, runs)
     at_rest = rest.reached()
     return all(rig.proxy.is_cut(run.namespace) or run.namespace in at_rest for run in runs)
 
@@ -195,11 +208,13 @@ def are_at_their_points(rig: Rig, runs: Sequence[Run], rest: Rest) -> bool:
 def await_final_states(rig: Rig, runs: Sequence[Run], expected: Mapping[str, Expected]) -> None:
     """Take the remaining steps, and wait until all final states are as expected. Raises AssertionError with the differences."""
     found: dict[str, list[str]] = {}
+    rest = Rest(rig.proxy, runs, QUIET_MS)
 
     def are_equal() -> bool:
-        states = states_of(rig.cluster, runs)
-        take_steps(rig.cluster, runs, states)
-        finals = final_states(rig, runs, states)
+        take_steps(rig.cluster, runs)
+        if any(run.steps for run in runs) or not rest.are_to_be_read():
+            return False
+        finals = final_states(rig, runs, states_of(rig.cluster, runs))
         for run in runs:
             found[f"{run.namespace} after {run.point} writes"] = differences(
                 expected[run.scenario.name].state, finals[run.namespace]
@@ -209,7 +224,7 @@ def await_final_states(rig: Rig, runs: Sequence[Run], expected: Mapping[str, Exp
     try:
         wait("final states are equal", rig, are_equal)
     except ProcessFailed as late:
-        raise AssertionError({name: each for name, each in found.items() if each}) from late
+        raise AssertionError({name: each for name, each in found.items() if each} or str(late)) from late
 
 
 def final_states(rig: Rig, runs: Sequence[Run], states: dict[str, State]) -> dict[str, State]:
@@ -312,9 +327,9 @@ def test_whatever_the_api_server_answers_the_objects_are_those_of_an_undisturbed
 
 def has_passed(rig: Rig, runs: Sequence[Run], ends_s: float) -> bool:
     """Take steps that are due; return whether the time has passed, and each fault has happened."""
-    take_steps(rig.cluster, runs, states_of(rig.cluster, runs))
+    take_steps(rig.cluster, runs)
     return steady_ms() / 1000 >= ends_s and rig.proxy.faults.counts.keys() >= {*Fault, GONE}
 
 
 def have_settled(rig: Rig, runs: Sequence[Run]) -> bool:
-    return all(has_settled(each) for each in states_of(rig.cluster, runs).values())
+    return all(has_settled(each) for each in states_of(rig.cluster, runs, ["ConsumerGroup"]).values())

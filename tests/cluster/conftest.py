@@ -64,7 +64,11 @@ def namespaces(operated: Cluster) -> Iterator[list[str]]:
         operated.kubectl("delete", "namespace", *found, "--wait=false")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shop(operated: Cluster, outside_coordinator: Coordinator, namespaces: list[str]) -> Shop:
-    """A namespace of the test's own, for workloads without running pods."""
+    """
+    A namespace of the module's own, for workloads without running pods.
+
+    Tests share it, with names of their own: to empty and delete a namespace costs the API server as much as a test does.
+    """
     return open_shop(operated, outside_coordinator.address, namespaces)

@@ -22,6 +22,8 @@ from tests.support.cluster.manifests import Manifest
 # Targets that all manifests share: one that cannot be adopted, one that only the first can have, one that does not exist.
 UNFIT, SHARED, MISSING = "unfit", "shared", "missing"
 OWN_SHARE = 0.9
+# One of so many workloads has pods before its group scales it; each is refused again and again.
+REPLICATED = 4
 # In drawn specs, where a coordinator is meant.
 COORDINATOR = "rota:7070"
 
@@ -59,7 +61,8 @@ def manifests_of(specs: Sequence[Any], coordinator: str, seed: int) -> tuple[lis
             is_own = draw.random() < OWN_SHARE
             target["name"] = name if is_own else draw.choice([UNFIT, SHARED, MISSING])
             if is_own and is_valid(spec):
-                workloads.append(workload(target.get("kind", "Deployment"), name, replicas=number % 2))
+                replicas = int(number % REPLICATED == 0)
+                workloads.append(workload(target.get("kind", "Deployment"), name, replicas=replicas))
         groups.append({
             "apiVersion": "rota.dev/v1alpha1",
             "kind": "ConsumerGroup",

@@ -1,23 +1,28 @@
 """A workload is adopted, stays its owner's, and is given back as its owner has applied it. No pod runs here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.cluster.adopting import (
+    CLEANUP_S,
     KINDS,
     SIDECAR,
     WITHIN_S,
     Shop,
     as_list,
+    consumer_group,
+    open_shop,
     owners_part,
     resource_of,
     workload,
 )
+from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
+from tests.support.coordinator import Coordinator
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -51,38 +56,62 @@ def replace(shop: Shop, manifests: Sequence[Manifest]) -> None:
 
 
 def scale(shop: Shop, manifests: Sequence[Manifest]) -> None:
-    shop.kubectl("scale", *map(resource_of, manifests), "--replicas=2")
+    shop.kubectl("scale", *map(resource_of, manifests), "--replicas=1")
 
 
 def restart(shop: Shop, manifests: Sequence[Manifest]) -> None:
     shop.kubectl("rollout", "restart", *map(resource_of, manifests))
 
 
-@pytest.mark.parametrize(
-    ("created", "change"),
-    [
-        ((), apply_change),
-        (SERVER_SIDE, apply_change_server_side),
-        ((), replace),
-        ((), scale),
-        (SERVER_SIDE, restart),
-    ],
-    ids=lambda value: getattr(value, "__name__", None) or ("server-side" if value else "client-side"),
-)
-def test_a_released_workload_is_what_its_owner_made_of_it_meanwhile(
-    shop: Shop, created: Sequence[str], change: Callable[[Shop, Sequence[Manifest]], None]
-) -> None:
+class Change(NamedTuple):
+    """A change that an owner makes to adopted workloads."""
+
+    make: Callable[[Shop, Sequence[Manifest]], None]
+    # With these flags he has applied the workloads.
+    created: Sequence[str] = ()
+
+
+CHANGES = {
+    "apply": Change(apply_change),
+    "apply-server-side": Change(apply_change_server_side, SERVER_SIDE),
+    "replace": Change(replace),
+    "scale": Change(scale),
+    "restart": Change(restart, SERVER_SIDE),
+}
+
+
+@pytest.fixture(scope="module")
+def released(shop: Shop) -> Mapping[str, tuple[list[Any], list[Any]]]:
+    """The owner's part of workloads that were adopted, changed and released, and of their twins; all changes are made side by side."""
     # A twin is treated alike by its owner, and never adopted.
-    adopted, twins = workloads("adopted"), workloads("twin")
-    shop.apply(*adopted, *twins, flags=created)
-    shop.groups_of(adopted)
-    names = [resource_of(each) for each in adopted]
+    adopted = {name: workloads(f"{name}-adopted") for name in CHANGES}
+    for name, change in CHANGES.items():
+        shop.apply(*adopted[name], *workloads(f"{name}-twin"), flags=change.created)
+    everything = [each for found in adopted.values() for each in found]
+    shop.groups_of(everything)
+    names = [resource_of(each) for each in everything]
     shop.wait_adopted(*names)
-    change(shop, [*workloads("adopted", version="2"), *workloads("twin", version="2")])
+    for name, change in CHANGES.items():
+        change.make(
+            shop, [*workloads(f"{name}-adopted", version="2"), *workloads(f"{name}-twin", version="2")]
+        )
     shop.wait_adopted(*names)
-    shop.delete_groups(*(each["metadata"]["name"] for each in adopted))
-    found = [owners_part(each) for each in shop.get_all([*adopted, *twins])]
-    assert found[: len(adopted)] == found[len(adopted) :]
+    shop.delete_groups(*(each["metadata"]["name"] for each in everything))
+    return {
+        name: (
+            [owners_part(each) for each in shop.get_all(found)],
+            [owners_part(each) for each in shop.get_all(workloads(f"{name}-twin"))],
+        )
+        for name, found in adopted.items()
+    }
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_released_workload_is_what_its_owner_made_of_it_meanwhile(
+    released: Mapping[str, tuple[list[Any], list[Any]]], change: str
+) -> None:
+    adopted, twins = released[change]
+    assert adopted == twins
 
 
 def test_applying_the_same_again_changes_nothing(shop: Shop) -> None:
@@ -109,7 +138,12 @@ def test_applying_the_same_again_changes_nothing(shop: Shop) -> None:
 
 
 def test_an_owner_whose_grace_period_is_too_short_is_named_with_its_remedy(shop: Shop) -> None:
-    short = [workload(kind, kind.lower(), terminationGracePeriodSeconds=SHORT_GRACE_S) for kind in KINDS]
+    def with_grace(seconds: int) -> list[Manifest]:
+        return [
+            workload(kind, f"short-{kind.lower()}", terminationGracePeriodSeconds=seconds) for kind in KINDS
+        ]
+
+    short = with_grace(SHORT_GRACE_S)
     names = {each["metadata"]["name"]: resource_of(each) for each in short}
     shop.apply(*short)
     shop.groups_of(short)
@@ -134,7 +168,7 @@ def test_an_owner_whose_grace_period_is_too_short_is_named_with_its_remedy(shop:
     for target in names.values():
         shop.wait(target, raised)
 
-    shop.apply(*(workload(kind, kind.lower(), terminationGracePeriodSeconds=raised_s) for kind in KINDS))
+    shop.apply(*with_grace(raised_s))
     for group, target in names.items():
         # The field is the owner's now, without another value in between.
         shop.wait(target, "jsonpath={.metadata.managedFields[?(@.manager=='rota-restored')].operation}=Apply")
@@ -147,75 +181,86 @@ def test_an_owner_whose_grace_period_is_too_short_is_named_with_its_remedy(shop:
 
 
 def test_what_replace_takes_away_is_put_back_as_it_was(shop: Shop) -> None:
-    manifest = workload("Deployment", "enricher")
+    manifest = workload("Deployment", "replaced")
     shop.apply(manifest)
-    shop.group("orders", "Deployment", "enricher")
-    shop.wait_adopted("deployment/enricher")
-    before = shop.get("deployment/enricher")
+    shop.groups_of([manifest])
+    shop.wait_adopted("deployment/replaced")
+    before = shop.get("deployment/replaced")
     shop.kubectl("replace", "--filename", "-", input=as_list([manifest]))
-    shop.wait_adopted("deployment/enricher")
-    after = shop.get("deployment/enricher")
+    shop.wait_adopted("deployment/replaced")
+    after = shop.get("deployment/replaced")
     assert after["spec"] == before["spec"]
-    assert after["metadata"]["labels"] == before["metadata"]["labels"]
 
 
-@pytest.mark.parametrize(
-    ("pod", "sidecar", "said"),
-    [
-        (
-            {"containers": [{"name": SIDECAR, "image": "other:1"}]},
-            {},
-            f"Deployment enricher has a container named {SIDECAR}",
-        ),
-        (
-            {"initContainers": [{"name": SIDECAR, "image": "other:1"}]},
-            {},
-            f"Deployment enricher has an init container named {SIDECAR}",
-        ),
-        (
-            {},
-            {"container": "nope"},
-            "has no container nope; set spec.sidecar.container to one of: app, proxy",
-        ),
-        ({"hostNetwork": True}, {}, "uses the host network"),
-    ],
-    ids=["container-like-ours", "init-container-like-ours", "unknown-container", "host-network"],
-)
+class Unfit(NamedTuple):
+    """A workload that cannot be adopted."""
+
+    pod: dict[str, Any]
+    said: str
+    sidecar: Mapping[str, str] = {}
+
+
+UNFIT = {
+    "container-like-ours": Unfit(
+        {"containers": [{"name": SIDECAR, "image": "other:1"}]}, f"has a container named {SIDECAR}"
+    ),
+    "init-container-like-ours": Unfit(
+        {"initContainers": [{"name": SIDECAR, "image": "other:1"}]}, f"has an init container named {SIDECAR}"
+    ),
+    "unknown-container": Unfit(
+        {}, "has no container nope; set spec.sidecar.container to one of: app, proxy", {"container": "nope"}
+    ),
+    "host-network": Unfit({"hostNetwork": True}, "uses the host network"),
+}
+
+
+@pytest.fixture(scope="module")
+def unfit(shop: Shop) -> Mapping[str, Any]:
+    """The owner's part of each workload before its group came."""
+    found = {name: workload("Deployment", name, **each.pod) for name, each in UNFIT.items()}
+    shop.apply(*found.values())
+    before = {name: owners_part(shop.get(resource_of(each))) for name, each in found.items()}
+    shop.apply(
+        *(
+            consumer_group(name, shop.coordinator, "Deployment", name, sidecar=each.sidecar)
+            for name, each in UNFIT.items()
+        )
+    )
+    return before
+
+
+@pytest.mark.parametrize("name", UNFIT)
 def test_a_workload_that_cannot_be_adopted_is_left_alone_and_the_reason_said(
-    shop: Shop, pod: dict[str, Any], sidecar: dict[str, str], said: str
+    shop: Shop, unfit: Mapping[str, Any], name: str
 ) -> None:
-    manifest = workload("Deployment", "enricher", **pod)
-    shop.apply(manifest)
-    before = shop.get("deployment/enricher")
-    shop.group("orders", "Deployment", "enricher", sidecar=sidecar)
-    assert said in shop.wait_ready_reason("orders", "InvalidTarget")
-    assert owners_part(shop.get("deployment/enricher")) == owners_part(before)
-    assert "finalizers" not in shop.get("consumergroup/orders")["metadata"]
+    assert f"Deployment {name} {UNFIT[name].said}" in shop.wait_ready_reason(name, "InvalidTarget")
+    assert owners_part(shop.get(f"deployment/{name}")) == unfit[name]
+    assert "finalizers" not in shop.get(f"consumergroup/{name}")["metadata"]
 
 
 def test_a_workload_that_is_created_after_its_group_is_adopted(shop: Shop) -> None:
-    shop.group("orders", "StatefulSet", "enricher")
-    said = shop.wait_ready_reason("orders", "TargetNotFound")
-    assert said == "spec.scaleTargetRef: StatefulSet enricher does not exist; create it"
-    shop.apply(workload("StatefulSet", "enricher"))
-    shop.wait_adopted("statefulset/enricher")
-    shop.wait_ready_reason("orders", "ScaledToZero")
+    shop.group("late", "StatefulSet", "late")
+    said = shop.wait_ready_reason("late", "TargetNotFound")
+    assert said == "spec.scaleTargetRef: StatefulSet late does not exist; create it"
+    shop.apply(workload("StatefulSet", "late"))
+    shop.wait_adopted("statefulset/late")
+    shop.wait_ready_reason("late", "ScaledToZero")
 
 
 def test_of_two_groups_the_older_has_the_workload_and_after_it_the_younger(shop: Shop) -> None:
-    shop.apply(workload("Deployment", "enricher"))
-    shop.group("older", "Deployment", "enricher")
-    shop.wait_adopted("deployment/enricher")
+    shop.apply(workload("Deployment", "claimed"))
+    shop.group("older", "Deployment", "claimed")
+    shop.wait_adopted("deployment/claimed")
     shop.wait_younger_than("older")
-    shop.group("younger", "Deployment", "enricher")
+    shop.group("younger", "Deployment", "claimed")
     said = shop.wait_ready_reason("younger", "TargetClaimed")
     assert f"belongs to the older ConsumerGroup {shop.namespace}/older" in said
     younger = shop.get("consumergroup/younger")["metadata"]["uid"]
-    assert shop.get("deployment/enricher")["metadata"]["labels"]["rota.dev/consumer-group"] == "older"
+    assert shop.get("deployment/claimed")["metadata"]["labels"]["rota.dev/consumer-group"] == "older"
 
     shop.delete_groups("older")
-    shop.wait("deployment/enricher", r"jsonpath={.metadata.labels.rota\.dev/consumer-group-uid}=" + younger)
-    shop.wait_adopted("deployment/enricher")
+    shop.wait("deployment/claimed", r"jsonpath={.metadata.labels.rota\.dev/consumer-group-uid}=" + younger)
+    shop.wait_adopted("deployment/claimed")
     shop.wait_ready_reason("younger", "ScaledToZero")
 
 
@@ -223,52 +268,52 @@ def test_another_target_is_adopted_after_the_former_is_given_back(shop: Shop) ->
     former, next_one = workload("Deployment", "former"), workload("StatefulSet", "next-one")
     shop.apply(former, next_one)
     owners = shop.get("deployment/former")
-    shop.group("orders", "Deployment", "former")
+    shop.group("moving", "Deployment", "former")
     shop.wait_adopted("deployment/former")
-    shop.group("orders", "StatefulSet", "next-one")
+    shop.group("moving", "StatefulSet", "next-one")
     shop.wait_adopted("statefulset/next-one")
     # The release comes first, so it has been done by now.
     assert owners_part(shop.get("deployment/former")) == owners_part(owners)
 
 
 def test_another_target_that_does_not_exist_leaves_the_former_to_its_owner(shop: Shop) -> None:
-    shop.apply(workload("Deployment", "former"))
-    owners = shop.get("deployment/former")
-    shop.group("orders", "Deployment", "former")
-    shop.wait_adopted("deployment/former")
-    shop.group("orders", "Deployment", "nope")
-    shop.wait_ready_reason("orders", "TargetNotFound")
-    assert owners_part(shop.get("deployment/former")) == owners_part(owners)
-    assert "finalizers" not in shop.get("consumergroup/orders")["metadata"]
+    shop.apply(workload("Deployment", "left"))
+    owners = shop.get("deployment/left")
+    shop.group("leaving", "Deployment", "left")
+    shop.wait_adopted("deployment/left")
+    shop.group("leaving", "Deployment", "nope")
+    shop.wait_ready_reason("leaving", "TargetNotFound")
+    assert owners_part(shop.get("deployment/left")) == owners_part(owners)
+    assert "finalizers" not in shop.get("consumergroup/leaving")["metadata"]
 
 
 def test_scaling_the_group_scales_its_workload(shop: Shop) -> None:
-    manifests = [workload(kind, kind.lower()) for kind in KINDS]
+    manifests = [workload(kind, f"scaled-{kind.lower()}") for kind in KINDS]
     shop.apply(*manifests)
     shop.groups_of(manifests, replicas=0)
     shop.wait_adopted(*map(resource_of, manifests))
-    shop.kubectl("scale", "cg/deployment", "cg/statefulset", "--replicas=3")
+    shop.kubectl("scale", "cg/scaled-deployment", "cg/scaled-statefulset", "--replicas=3")
     for each in manifests:
         shop.wait(resource_of(each), "jsonpath={.spec.replicas}=3")
-    shop.wait("cg/deployment", "jsonpath={.status.desiredReplicas}=3")
+    shop.wait("cg/scaled-deployment", "jsonpath={.status.desiredReplicas}=3")
 
 
 def test_a_disruption_budget_is_created_changed_and_deleted(shop: Shop) -> None:
-    shop.apply(workload("Deployment", "enricher"))
-    budget = "poddisruptionbudget/rota-orders"
-    shop.group("orders", "Deployment", "enricher", podDisruptionBudget={"maxUnavailable": 1})
+    shop.apply(workload("Deployment", "budgeted"))
+    budget = "poddisruptionbudget/rota-budgeted"
+    shop.group("budgeted", "Deployment", "budgeted", podDisruptionBudget={"maxUnavailable": 1})
     shop.wait(budget, "create")
     found = shop.get(budget)
-    assert found["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "enricher"}}}
+    assert found["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "budgeted"}}}
     [owner] = found["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"]) == ("ConsumerGroup", "orders")
+    assert (owner["kind"], owner["name"]) == ("ConsumerGroup", "budgeted")
 
-    shop.group("orders", "Deployment", "enricher", podDisruptionBudget={"maxUnavailable": "25%"})
+    shop.group("budgeted", "Deployment", "budgeted", podDisruptionBudget={"maxUnavailable": "25%"})
     shop.wait(budget, "jsonpath={.spec.maxUnavailable}=25%")
     # What someone else deletes is created again.
     shop.kubectl("delete", budget)
     shop.wait(budget, "create")
-    shop.group("orders", "Deployment", "enricher")
+    shop.group("budgeted", "Deployment", "budgeted")
     shop.wait(budget, "delete")
 
 
@@ -281,18 +326,21 @@ def test_a_missing_secret_is_named_and_its_value_is_not(shop: Shop) -> None:
         }
     }
     # One pod, which the kubelet has to see; it starts no container without the Secret.
-    shop.apply(workload("Deployment", "enricher", replicas=1, nodeSelector={}))
+    shop.apply(workload("Deployment", "with-login", replicas=1, nodeSelector={}))
     kafka = ["kafka.example.com:9092"]
-    shop.group("orders", "Deployment", "enricher", auth=login, bootstrapServers=kafka)
-    said = shop.wait_ready_reason("orders", "SecretNotFound")
+    shop.group("with-login", "Deployment", "with-login", auth=login, bootstrapServers=kafka)
+    said = shop.wait_ready_reason("with-login", "SecretNotFound")
     assert "missing Secrets or keys: login; create them in namespace" in said
     with pytest.raises(KubectlFailed, match="not found"):
         shop.get("secret/login")
 
 
-def test_a_namespace_with_an_adopted_workload_can_be_deleted(shop: Shop, namespaces: list[str]) -> None:
+def test_a_namespace_with_an_adopted_workload_can_be_deleted(
+    operated: Cluster, outside_coordinator: Coordinator, namespaces: list[str]
+) -> None:
+    shop = open_shop(operated, outside_coordinator.address, namespaces)
     shop.apply(workload("Deployment", "enricher"))
     shop.group("orders", "Deployment", "enricher", podDisruptionBudget={"maxUnavailable": 1})
     shop.wait_adopted("deployment/enricher")
-    shop.cluster.kubectl("delete", "namespace", shop.namespace, "--timeout=30s")
+    shop.cluster.kubectl("delete", "namespace", shop.namespace, f"--timeout={CLEANUP_S}s")
     namespaces.remove(shop.namespace)

@@ -216,6 +216,14 @@ def is_refused(group: Any) -> bool:  # noqa: ANN401  an object as it is stored
     return ready_of(group).get("reason") in {*REFUSING, Reason.TARGET_NOT_FOUND}
 
 
+@pytest.fixture
+def drawing_shop(operated: Cluster, outside_coordinator: Coordinator, namespaces: list[str]) -> Shop:
+    """A namespace without other groups, and without room for a pod."""
+    shop = open_shop(operated, outside_coordinator.address, namespaces)
+    shop.apply(NO_PODS)
+    return shop
+
+
 class Drawn:
     """The namespace of the drawn manifests."""
 
@@ -249,16 +257,16 @@ def delete_drawn(shop: Shop, groups: list[Any], within_s: int) -> None:
 @pytest.mark.soak("manifests")
 @pytest.mark.timeout(2 * SETTLED_WITHIN_IN_SOAK_S + 60)
 def test_drawn_manifests_end_in_a_refusal_with_its_path_or_in_a_plan_that_runs(
-    shop: Shop,
+    drawing_shop: Shop,
     operator_process: OperatorProcess,
     seed: int,
     in_soak: bool,
     report: list[str],
     counters: Counter[str],
 ) -> None:
+    shop = drawing_shop
     count, within_s = (DRAWN_IN_SOAK, SETTLED_WITHIN_IN_SOAK_S) if in_soak else (DRAWN, SETTLED_WITHIN_S)
     pid = operator_process.pid
-    shop.apply(NO_PODS)
     workloads, groups = manifests_of(draw_specs(count, seed), shop.coordinator, seed)
     kubeconfig = shop.cluster.kubeconfig
     began_ms = steady_ms()

@@ -191,9 +191,9 @@ class World(Fleet):
     def config_map(self, name: str) -> Json:
         return self.objects.held[CONFIG_MAP.kind, name]["data"]
 
-    def new_operator(self) -> OffsetResets:
-        """Return another life of the operator."""
-        plans = ResetPlans(self.objects, lambda at_ms: f"@{at_ms}")
+    def new_operator(self, timestamp: Callable[[int], str] = lambda at_ms: f"@{at_ms}") -> OffsetResets:
+        """Return another life of the operator; `timestamp` formats a time in ms."""
+        plans = ResetPlans(self.objects, timestamp)
         ports = ResetPorts(
             self.objects, lambda: NOW_MS, self._written,
             lambda resource, fact: self.events.append(fact), lambda text: None, self._raise,

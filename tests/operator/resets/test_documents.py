@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota_operator.overview.assignment import Partition
-from rota_operator.resets.documents import TABLE, documents_of, part_count, plan_in, plan_name
+from rota_operator.resets.documents import PARTS_MAX, TABLE, documents_of, part_count, plan_in, plan_name
 from rota_operator.resets.plan import Plan, PlannedOffset, ResetRefused
 
 PLAN = Plan(
@@ -48,7 +48,9 @@ def test_a_plan_of_200_000_partitions_is_in_several_config_maps() -> None:
     parts = [each.data for each in documents]
     assert part_count(NAME, parts[0]) == len(parts) > 3
     assert plan_in(NAME, parts, "g") == plan
-    for broken in ([parts[0], parts[2], *parts[1:]], [parts[0], None, *parts[2:]], parts[1:]):
+    with pytest.raises(ResetRefused, match=f"ConfigMap {NAME}-2 with the plan does not exist"):
+        plan_in(NAME, [parts[0], None, *parts[2:]], "g")
+    for broken in ([parts[0], parts[2], *parts[1:]], parts[1:]):
         with pytest.raises(ResetRefused):
             plan_in(NAME, broken, "g")
 
@@ -90,6 +92,30 @@ def test_another_plan_than_that_of_the_dry_run_is_refused() -> None:
         plan_in(NAME, written(), "shop.orders", "0" * 64)
     with pytest.raises(ResetRefused, match="is not the first one"):
         part_count(NAME, changed(part="2/2"))
+
+
+def test_a_plan_that_says_it_is_larger_than_any_can_be_is_refused() -> None:
+    with pytest.raises(ResetRefused, match="is the first one of 251, and a plan has at most 250"):
+        part_count(NAME, changed(part="1/251"))
+    lines = "orders,0,1,2,,,\n" * 200_001
+    table = f"{written()[0][TABLE].splitlines()[0]}\n{lines}"
+    with pytest.raises(ResetRefused, match="has a plan of more than 200000 partitions"):
+        plan_in(NAME, [changed(**{TABLE: table})], "shop.orders")
+
+
+def test_the_largest_plan_has_fewer_parts_than_are_read() -> None:
+    """As many topics as partitions, with the longest names, offsets and remarks; a tenth of them."""
+    names = (f"{'t' * 243}{number:06d}" for number in range(20_000))
+    remark = f"{10**18 - 1} is out of range; using the log start"
+    rows = tuple(
+        PlannedOffset(Partition(name, 199_999), 10**18 - 1, 10**18 - 1, 1, 1, remark) for name in names
+    )
+    topic_ids = {row.partition.topic: "f" * 32 for row in rows}
+    plan = Plan("g", rows, 0, 0, topic_ids)
+    parts = documents_of(plan, NAME, lambda at_ms: "2026-11-26T00:00:00Z")
+    assert all(sum(map(len, each.data.values())) < 1_000_000 for each in parts)
+    assert len(parts) * 10 <= PARTS_MAX
+    assert plan_in(NAME, [each.data for each in parts], "g").hash == plan.hash
 
 
 NAMES = st.text(min_size=1, max_size=253)

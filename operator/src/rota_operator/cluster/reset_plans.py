@@ -1,5 +1,6 @@
 """Reads and writes the ConfigMaps of reset plans. Called by `offset_resets`; the format is that of `resets.documents`."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from rota_operator.cluster.api import Api
@@ -21,7 +22,8 @@ class ResetPlans:
 
     async def write(self, key: Key, resource: Object, name: str, plan: Plan) -> None:
         """Write a plan; the ConfigMaps go with the ConsumerGroup. Raises ResetRefused if they belong to another owner."""
-        for document in documents_of(plan, name, self._timestamp):
+        # In a thread: up to 200,000 lines, meanwhile the leader renews its Lease.
+        for document in await asyncio.to_thread(documents_of, plan, name, self._timestamp):
             fields = {**owned_by(resource), "data": dict(document.data)}
             try:
                 await self._api.apply(CONFIG_MAP, key.namespace, document.name, fields)
@@ -36,8 +38,11 @@ class ResetPlans:
         """Read a plan; with `plan_hash`, the one of this hash. Raises ResetRefused."""
         first = await self._data(key, name)
         count = part_count(name, first)
-        others = [await self._data(key, part_name(name, part)) for part in range(2, count + 1)]
-        return plan_in(name, [first, *others], group_id, plan_hash)
+        parts = [first]
+        while len(parts) < count and parts[-1] is not None:
+            parts.append(await self._data(key, part_name(name, len(parts) + 1)))
+        parts += [None] * (count - len(parts))
+        return await asyncio.to_thread(plan_in, name, parts, group_id, plan_hash)
 
     async def _data(self, key: Key, name: str) -> Mapping[str, str] | None:
         found = await self._api.find(CONFIG_MAP, key.namespace, name)

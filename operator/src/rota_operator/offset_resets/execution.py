@@ -95,7 +95,7 @@ class Execution:
             plan = await group.read_plan(record.plan_config_map, record.plan_hash)
             async with group.source() as source:
                 lookup = await look_up(source, group.group_id, topics_in(plan))
-            self._offsets = current_offsets(plan, lookup)
+            self._offsets = await asyncio.to_thread(current_offsets, plan, lookup)
             self._plan = plan
         return self._plan
 
@@ -108,7 +108,7 @@ class Execution:
             return None
         async with group.source() as source:
             committed = await source.committed(self._offsets.keys())
-            undo = await with_times(source, undo_of(plan, committed))
+            undo = await with_times(source, await asyncio.to_thread(undo_of, plan, committed))
         name = plan_name(group.name, record.request_id, UNDO)
         await group.write_plan(name, undo)
         return Suspended(name)

@@ -1,5 +1,7 @@
 """Makes the plan of a reset, or reads that of its dry run, and writes it. Called by the shells for the first task of a reset."""
 
+import asyncio
+
 from rota_operator.offset_resets.group import ResetGroup
 from rota_operator.offset_resets.sources import OffsetSource, look_up, topics_in, with_times
 from rota_operator.offset_resets.targets import target_of
@@ -30,7 +32,8 @@ async def begin(
         dry_run = None if reset.dry_run else dry_run_of(record, reset.request_id)
         if dry_run is not None:
             plan = await group.read_plan(name, dry_run.plan_hash)
-            current_offsets(plan, await look_up(source, group.group_id, topics_in(plan)))
+            lookup = await look_up(source, group.group_id, topics_in(plan))
+            await asyncio.to_thread(current_offsets, plan, lookup)
         else:
             plan = await _make_plan(group, source, reset, now_ms)
             await group.write_plan(name, plan)
@@ -58,7 +61,8 @@ async def plan_for(group: ResetGroup, source: OffsetSource, target: Target, topi
     if isinstance(target, ToTime):
         at_time = await source.at_time(lookup.ranges.keys(), target.at_ms)
         lookup = Lookup(lookup.group_id, lookup.ranges, lookup.committed, at_time, lookup.topic_ids)
-    return await with_times(source, resolve(target, lookup))
+    # In a thread: a plan has up to 200,000 partitions, and the loop serves others meanwhile.
+    return await with_times(source, await asyncio.to_thread(resolve, target, lookup))
 
 
 def refuse_store(spec: ConsumerGroupSpec) -> None:

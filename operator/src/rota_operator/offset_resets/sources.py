@@ -5,6 +5,7 @@ Called by `planning` and `execution`. `EngineSource` asks the engines itself; th
 sidecar where the operator has no credentials.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Protocol, TypeAlias
@@ -113,6 +114,11 @@ async def with_times(source: OffsetSource, plan: Plan) -> Plan:
     """Add the timestamps of the records at the old and at the new offsets, as far as the source can tell them."""
     old = await source.timestamps({row.partition: row.old for row in plan.rows if row.old is not None})
     new = await source.timestamps(plan.offsets)
+    return await asyncio.to_thread(_with, plan, old, new) if old or new else plan
+
+
+def _with(plan: Plan, old: Mapping[Partition, int | None], new: Mapping[Partition, int | None]) -> Plan:
+    """Return the plan with timestamps in ms."""
     rows = tuple(
         replace(row, old_time_ms=old.get(row.partition), new_time_ms=new.get(row.partition))
         for row in plan.rows

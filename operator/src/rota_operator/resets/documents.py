@@ -1,8 +1,8 @@
 """
 Format of plans in ConfigMaps: a table in CSV with one line for each partition, and the hash of the plan.
 
-A plan that is too large for one ConfigMap goes on in others, NAME-2 and so on. Reading checks everything that a hand may have
-changed, because a plan is executed as it was reviewed or not at all.
+A plan that is too large for one ConfigMap goes on in others, NAME-2 and so on, each with the ids of its own topics. Reading checks
+everything that a hand may have changed, because a plan is executed as it was reviewed or not at all.
 """
 
 import csv
@@ -10,17 +10,22 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rota_operator.overview.assignment import Partition
-from rota_operator.resets.plan import Plan, PlannedOffset, ResetRefused
+from rota_operator.resets.plan import PARTITIONS_MAX, Plan, PlannedOffset, ResetRefused
 
 COLUMNS = ("topic", "partition", "oldOffset", "newOffset", "oldTime", "newTime", "remark")
+HEADER = ",".join(COLUMNS) + "\n"
 TABLE, GROUP_ID, HASH, PART = "plan.csv", "groupId", "planHash", "part"
 SKIPPED, REPEATED, TOPIC_IDS = "skippedRecords", "repeatedRecords", "topicIds"
-# Of the table in one ConfigMap, which has at most 1 MiB.
-TABLE_BYTES_MAX = 700_000
+# Of table and topic ids in one ConfigMap, which has at most 1 MiB.
+PART_BYTES_MAX = 700_000
+# Of a plan; PARTITIONS_MAX partitions, each of a topic of its own with the longest name, need about 220.
+PARTS_MAX = 250
+# Of a topic in TOPIC_IDS, beside its name and its id: quotes, colon, comma and spaces.
+TOPIC_BYTES = 8
 NAME_LENGTH_MAX = 200
 NUMBER = re.compile(r"[0-9]{1,18}")
 UNDO = "undo"
@@ -55,40 +60,53 @@ def part_name(name: str, part: int) -> str:
 
 def documents_of(plan: Plan, name: str, timestamp: Callable[[int], str]) -> Sequence[PlanDocument]:
     """Return the ConfigMaps of a plan; `timestamp` formats a time in ms."""
-    tables = list(_tables(plan, timestamp))
+    parts = list(_parts(plan, timestamp))
     head = {
         GROUP_ID: plan.group_id,
         HASH: plan.hash,
         SKIPPED: str(plan.skipped),
         REPEATED: str(plan.repeated),
-        TOPIC_IDS: json.dumps(plan.topic_ids, sort_keys=True),
     }
     return [
-        PlanDocument(part_name(name, part), {**head, PART: f"{part}/{len(tables)}", TABLE: table})
-        for part, table in enumerate(tables, 1)
+        PlanDocument(part_name(name, number), {**head, **part, PART: f"{number}/{len(parts)}"})
+        for number, part in enumerate(parts, 1)
     ]
 
 
-def _tables(plan: Plan, timestamp: Callable[[int], str]) -> Iterator[str]:
-    """Yield the tables, each with its header and at most TABLE_BYTES_MAX."""
-    header = _line(COLUMNS)
-    lines, size = [header], len(header)
-    for row in plan.rows:
+def _parts(plan: Plan, timestamp: Callable[[int], str]) -> Iterator[Mapping[str, str]]:
+    """Yield tables, each with its header, and the ids of the topics in them; together at most PART_BYTES_MAX."""
+    lines, topic_ids, size = [HEADER], dict[str, str](), len(HEADER)
+    for row, line in zip(plan.rows, _lines(plan.rows, timestamp), strict=True):
+        topic = row.partition.topic
+        topic_id = plan.topic_ids.get(topic, "")
+        topic_bytes = len(topic) + len(topic_id) + TOPIC_BYTES if topic_id else 0
+        needed = len(line) + (0 if topic in topic_ids else topic_bytes)
+        if size + needed > PART_BYTES_MAX:
+            yield _part(lines, topic_ids)
+            lines, topic_ids, size = [HEADER], {}, len(HEADER)
+            needed = len(line) + topic_bytes
+        if topic_id:
+            topic_ids[topic] = topic_id
+        lines.append(line)
+        size += needed
+    yield _part(lines, topic_ids)
+
+
+def _part(lines: Iterable[str], topic_ids: Mapping[str, str]) -> Mapping[str, str]:
+    return {TABLE: "".join(lines), TOPIC_IDS: json.dumps(topic_ids, sort_keys=True)}
+
+
+def _lines(rows: Iterable[PlannedOffset], timestamp: Callable[[int], str]) -> Iterator[str]:
+    """Yield the line of each row."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    for row in rows:
         times = ("" if at is None else timestamp(at) for at in (row.old_time_ms, row.new_time_ms))
         old = "" if row.old is None else row.old
-        line = _line((*row.partition, old, row.new, *times, row.remark))
-        if size + len(line) > TABLE_BYTES_MAX:
-            yield "".join(lines)
-            lines, size = [header], len(header)
-        lines.append(line)
-        size += len(line)
-    yield "".join(lines)
-
-
-def _line(values: Sequence[object]) -> str:
-    written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerow(values)
-    return written.getvalue()
+        writer.writerow((*row.partition, old, row.new, *times, row.remark))
+        yield written.getvalue()
+        written.seek(0)
+        written.truncate()
 
 
 def part_count(name: str, data: Mapping[str, str] | None) -> int:
@@ -96,6 +114,10 @@ def part_count(name: str, data: Mapping[str, str] | None) -> int:
     part = re.fullmatch(r"1/([0-9]{1,3})", _checked(name, data)[PART])
     if part is None or int(part[1]) == 0:
         raise ResetRefused(f"ConfigMap {name} is not the first one of a plan; name the first one")
+    if int(part[1]) > PARTS_MAX:
+        raise ResetRefused(
+            f"ConfigMap {name} is the first one of {part[1]}, and a plan has at most {PARTS_MAX}; {ANEW}"
+        )
     return int(part[1])
 
 
@@ -106,6 +128,7 @@ def plan_in(name: str, parts: Sequence[Mapping[str, str] | None], group_id: str,
     `plan_hash` is that of the dry run; empty: the one in the ConfigMap. Raises ResetRefused.
     """
     rows: list[PlannedOffset] = []
+    topic_ids: dict[str, str] = {}
     first = _checked(name, parts[0] if parts else None)
     for number, part in enumerate(parts, 1):
         here = part_name(name, number)
@@ -113,6 +136,12 @@ def plan_in(name: str, parts: Sequence[Mapping[str, str] | None], group_id: str,
         if data[HASH] != first[HASH] or data[PART] != f"{number}/{len(parts)}":
             raise ResetRefused(f"ConfigMap {here} is part of another plan; {ANEW}")
         rows += _rows(here, data[TABLE])
+        topic_ids |= _topic_ids(here, data[TOPIC_IDS])
+        if len(rows) > PARTITIONS_MAX:
+            raise ResetRefused(
+                f"ConfigMap {name} has a plan of more than {PARTITIONS_MAX} partitions; name fewer topics in "
+                "spec.offsets.reset.topics, and set another requestId"
+            )
     if first[GROUP_ID] != group_id:
         raise ResetRefused(
             f"ConfigMap {name} is a plan of group {first[GROUP_ID]}, not of {group_id}; name a plan of this group"
@@ -122,9 +151,10 @@ def plan_in(name: str, parts: Sequence[Mapping[str, str] | None], group_id: str,
         tuple(rows),
         skipped=_number(name, SKIPPED, first[SKIPPED]),
         repeated=_number(name, REPEATED, first[REPEATED]),
-        topic_ids=_topic_ids(name, first[TOPIC_IDS]),
+        topic_ids=topic_ids,
     )
-    if plan.hash not in (first[HASH],) or plan_hash not in ("", plan.hash):
+    found_hash = plan.hash
+    if found_hash != first[HASH] or plan_hash not in ("", found_hash):
         raise ResetRefused(
             f"ConfigMap {name} was changed after the plan was made: its hash is another one; {ANEW}"
         )

@@ -50,7 +50,7 @@ def reset_orders(left: Offsets, owned_partitions: Mapping[str, OwnedPartitions])
     found = {
         name: ResetOrder(
             held.generation,
-            {partition: offset for partition, offset in left.items() if partition in held.partitions},
+            {partition: left[partition] for partition in held.partitions if partition in left},
         )
         for name, held in owned_partitions.items()
         if held.generation == newest

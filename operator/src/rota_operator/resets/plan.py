@@ -42,7 +42,7 @@ class Plan:
     # Numbers of records that are not consumed, and that are consumed again.
     skipped: int
     repeated: int
-    # By topic, as far as the engine has ids: offsets are not applied to a topic that was made anew.
+    # By topic of the rows, as far as the engine has ids: offsets are not applied to a topic that was made anew.
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -75,7 +75,13 @@ def undo_of(plan: Plan, committed: Mapping[Partition, int]) -> Plan:
     )
     skipped = sum(max(0, row.new - (row.old or 0)) for row in rows)
     repeated = sum(max(0, (row.old or 0) - row.new) for row in rows)
-    return Plan(plan.group_id, rows, skipped, repeated, plan.topic_ids)
+    return Plan(plan.group_id, rows, skipped, repeated, topic_ids_of(rows, plan.topic_ids))
+
+
+def topic_ids_of(rows: Iterable[PlannedOffset], topic_ids: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the ids of the topics in the rows."""
+    topics = {row.partition.topic for row in rows}
+    return {topic: topic_id for topic, topic_id in topic_ids.items() if topic in topics}
 
 
 def shown(partitions: Iterable[Partition], shown_max: int = 3) -> str:

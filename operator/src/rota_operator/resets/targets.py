@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from rota_operator.overview.assignment import Partition
-from rota_operator.resets.plan import PARTITIONS_MAX, Plan, PlannedOffset, ResetRefused, shown
+from rota_operator.resets.plan import PARTITIONS_MAX, Plan, PlannedOffset, ResetRefused, shown, topic_ids_of
 
 NO_OFFSET = -1
 
@@ -125,7 +125,7 @@ def resolve(target: Target, lookup: Lookup) -> Plan:
         rows,
         skipped=sum(each for each in moves if each > 0),
         repeated=-sum(each for each in moves if each < 0),
-        topic_ids=lookup.topic_ids,
+        topic_ids=topic_ids_of(rows, lookup.topic_ids),
     )
 
 

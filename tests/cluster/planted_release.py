@@ -1,5 +1,5 @@
 """
-Secrets in every place where users and the chart put one, in the release of `installed_release`, and a control that is to be found.
+Secrets in every place where users and the chart put one, in a release of the chart, and a control that is to be found.
 
 A group on Kafka has a password, and no broker answers; the operator has a login of its own for it, and a private key for another
 group, whose pods are refused. A coordinator on PostgreSQL has a password and a token. The application has a variable.
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tests.chart.rendered import named, pods
-from tests.cluster.installed_release import APPLICATIONS, NAMESPACE, WITHIN_S, Installed
 from tests.cluster.planted import lines_of, planted, tokens_of
+from tests.cluster.released import WITHIN_S, Release
 from tests.support import helm
 from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.orders import ENRICHER
@@ -85,18 +85,18 @@ class Planted(NamedTuple):
             group(REFUSED, GUARDED),
         ]
 
-    def postgresql(self, *flags: str) -> Manifest:
+    def postgresql(self, namespace: str, *flags: str) -> Manifest:
         """Pod of a coordinator on PostgreSQL as the chart makes it, beside the one of the release."""
         objects = helm.render(
             *flags,
             "--set=coordinator.store.type=postgresql,coordinator.replicas=2",
             f"--set=coordinator.store.postgresql.urlSecret.name={URL},coordinator.tokensSecret.name={TOKENS}",
-            namespace=NAMESPACE,
+            namespace=namespace,
         )
         spec = dict(pods([named(objects, "StatefulSet", "rota-coordinator")])).popitem()[1]["spec"]
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POSTGRESQL}, "spec": spec}
 
-    def start_control(self, installed: Installed) -> Process:
+    def start_control(self, release: Release) -> Process:
         """Put the control into each kind of place; kill the process when it has been found."""
         config_map = {
             "apiVersion": "v1",
@@ -105,16 +105,14 @@ class Planted(NamedTuple):
             "data": {"key": self.control},
         }
         # Its name is in its status, in Events about it, and in metrics.
-        installed.cluster.apply([config_map, group(self.control, BROKER)], namespace=APPLICATIONS)
-        pod = installed.pods(APPLICATIONS, f"app={ENRICHER}")[0]["metadata"]["name"]
-        where = (pod, f"--namespace={APPLICATIONS}", "--container=app")
-        process = installed.cluster.start_kubectl("exec", *where, "--", "python", "-c", SAY, self.control)
-        process.wait_until(
-            lambda: self.control in installed.cluster.kubectl("logs", *where), within_s=WITHIN_S
-        )
-        installed.wait_group("jsonpath={.status.groupId}", self.control)
+        release.cluster.apply([config_map, group(self.control, BROKER)], namespace=release.shop)
+        pod = release.pods(release.shop, f"app={ENRICHER}")[0]["metadata"]["name"]
+        where = (pod, f"--namespace={release.shop}", "--container=app")
+        process = release.cluster.start_kubectl("exec", *where, "--", "python", "-c", SAY, self.control)
+        process.wait_until(lambda: self.control in release.cluster.kubectl("logs", *where), within_s=WITHIN_S)
+        release.wait_group("jsonpath={.status.groupId}", self.control)
         events = ("events", f"--field-selector=involvedObject.name={self.control}", "--output=name")
-        process.wait_until(lambda: bool(installed.kubectl("get", *events)), within_s=WITHIN_S)
+        process.wait_until(lambda: bool(release.kubectl("get", *events)), within_s=WITHIN_S)
         return process
 
 
@@ -145,13 +143,13 @@ def secret(name: str, **data: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data}
 
 
-def issued(installed: Installed) -> dict[str, str]:
+def issued(release: Release) -> dict[str, str]:
     """Secrets that the release has made itself: private keys, and the tokens of all pods."""
     found: dict[str, str] = {}
     for name in ("rota-authority", "rota-operator-tls", "rota-coordinator-tls"):
-        for key, value in installed.secret(name).items():
+        for key, value in release.secret(name).items():
             if key.endswith(".key"):
                 found |= lines_of(f"{name}/{key}", value.decode())
-    for namespace in (NAMESPACE, APPLICATIONS):
-        found |= tokens_of(installed.cluster, namespace, installed.pods(namespace))
+    for namespace in (release.namespace, release.shop):
+        found |= tokens_of(release.cluster, namespace, release.pods(namespace))
     return found

@@ -1,9 +1,10 @@
 """
-The chart, installed by Helm beside an example that runs: what the tests of upgrades and removal share.
+The chart, installed by Helm beside an example that runs: what the tests of a release share.
 
 The second tag of an image stands for another version of it: Kubernetes compares names.
 """
 
+import base64
 import json
 import re
 import signal
@@ -15,10 +16,14 @@ from typing import Any, NamedTuple
 
 from tests.support import helm, rota_images
 from tests.support.cluster import Cluster
+from tests.support.cluster.addresses import NODES
+from tests.support.cluster.cluster import statuses_of
 from tests.support.cluster.images import Image
+from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest, restricted_namespace
 from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, PAUSE, with_topics
 from tests.support.cluster.orders import SHOP as PRODUCER
+from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
 from tests.support.helm import CHART
 from tests.support.processes import ProcessFailed, wait_for
 
@@ -27,6 +32,11 @@ WITHIN_S = 180
 # A busy machine may freeze a member for longer than the 6 s of the example.
 SESSION_S = 60
 REPLICAS = 2
+# Of the orders' topic.
+PARTITIONS = 12
+HOSTNAME = "kubernetes.io/hostname"
+# Variable that an adopted producer has, beside its token.
+GIVEN = '{.spec.template.spec.containers[0].env[?(@.name=="ROTA_TOKEN_FILE")].value}'
 PARTS = ("operator", "coordinator", "sidecar")
 NEXT = "-next"
 AUDITED = re.compile(r"produced (\d+), processed (\d+), unprocessed (\d+), repeated (\d+)")
@@ -77,39 +87,58 @@ class Release(NamedTuple):
         """Run kubectl in the namespace of the applications."""
         return self.cluster.kubectl("--namespace", self.shop, *arguments)
 
-    def install(self) -> None:
-        """Install the chart with the images of this state of the sources."""
+    def install(self) -> str:
+        """Install the chart with the images of this state of the sources; return its notes."""
         # Other tests may have created the CustomResourceDefinition.
-        self.helm(
+        return self.helm(
             "install", RELEASE, CHART, "--wait", f"--timeout={WITHIN_S}s", "--take-ownership", *self.values
         )
 
-    def upgrade(self) -> None:
-        """Upgrade all parts to the second tags of their images."""
-        tags = [f"--set={part}.image.tag={self.images[part].name.rpartition(':')[2]}{NEXT}" for part in PARTS]
+    def upgrade(self, *parts: str) -> None:
+        """Upgrade these parts to the second tags of their images."""
+        tags = [f"--set={part}.image.tag={self.images[part].name.rpartition(':')[2]}{NEXT}" for part in parts]
         self.helm(
             "upgrade", RELEASE, CHART, "--wait", f"--timeout={WITHIN_S}s", "--reuse-values",
             "--take-ownership", *tags,
         )  # fmt: skip
 
-    def parts(self) -> dict[str, str]:
-        """Images of the pods of operator and coordinator that are not being deleted, by their UIDs."""
+    def parts(self, *parts: str) -> dict[str, str]:
+        """Images of the pods of these parts that are not being deleted, by their UIDs."""
         return {
             each["metadata"]["uid"]: each["spec"]["containers"][0]["image"]
-            for each in self.cluster.get("pods", namespace=self.namespace)["items"]
-            if each["metadata"]["labels"].get("app.kubernetes.io/component") in PARTS
-            and "deletionTimestamp" not in each["metadata"]
+            for each in self.pods(self.namespace, f"app.kubernetes.io/component in ({', '.join(parts)})")
         }
+
+    def pods(self, namespace: str, selector: str = "") -> list[Any]:
+        """Pods that are not being deleted."""
+        found = self.cluster.get("pods", namespace=namespace, selector=selector)["items"]
+        return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 
     def consumers(self) -> list[Any]:
         """Pods of the example's group that are not being deleted; those from before the adoption are."""
-        found = self.cluster.get("pods", namespace=self.shop)["items"]
-        return [
-            each
-            for each in found
-            if each["metadata"]["labels"].get("app") == ENRICHER
-            and "deletionTimestamp" not in each["metadata"]
-        ]
+        return self.pods(self.shop, f"app={ENRICHER}")
+
+    def restarts(self) -> Mapping[str, int]:
+        """Restarts of each container of the release and of the applications, by NAMESPACE/POD/CONTAINER."""
+        return {
+            f"{namespace}/{pod['metadata']['name']}/{each['name']}": each["restartCount"]
+            for namespace, selector in ((self.namespace, "app.kubernetes.io/component"), (self.shop, ""))
+            for pod in self.pods(namespace, selector)
+            for each in statuses_of(pod)
+        }
+
+    def secret(self, name: str) -> dict[str, bytes]:
+        """Return the data of a Secret of the release."""
+        found = self.cluster.get(f"secret/{name}", namespace=self.namespace)
+        return {key: base64.b64decode(value) for key, value in found["data"].items()}
+
+    def wait_group(self, condition: str, name: str = GROUP) -> None:
+        """Wait until a ConsumerGroup is so, in the words of `kubectl wait`; what it is instead is raised."""
+        group = f"consumergroup/{name}"
+        try:
+            self.cluster.wait(group, condition, namespace=self.shop, within_s=WITHIN_S)
+        except KubectlFailed as error:
+            raise AssertionError(f"{error}: {self.cluster.get(group, namespace=self.shop)}") from None
 
     def group(self) -> Group:
         """Return the group as it is."""
@@ -141,15 +170,16 @@ class Release(NamedTuple):
             raise ProcessFailed(f"{error}; its status is {json.dumps(status)}\n{logs}") from None
 
     def _is_shared(self) -> bool:
-        status = self.cluster.get(f"consumergroup/{GROUP}", namespace=self.shop).get("status", {})
+        group = self.cluster.get(f"consumergroup/{GROUP}", namespace=self.shop)
+        status, replicas = group.get("status", {}), group["spec"]["replicas"]
         conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
         shares = {each["podName"]: each["partitions"] for each in status.get("placements", ())}
         pods = self.consumers()
         return (
             conditions.get("Ready") == "True"
             # A status from before a rollout has other pods.
-            and shares == dict.fromkeys([each["metadata"]["name"] for each in pods], 12 // REPLICAS)
-            and len(pods) == REPLICAS
+            and shares == dict.fromkeys([each["metadata"]["name"] for each in pods], PARTITIONS // replicas)
+            and len(pods) == replicas
             and all("initContainerStatuses" in each["status"] for each in pods)
         )
 
@@ -157,10 +187,8 @@ class Release(NamedTuple):
         """Lives of the coordinators that are ready: the pod's UID, and the restarts of its container."""
         return {
             (each["metadata"]["uid"], each["status"]["containerStatuses"][0]["restartCount"])
-            for each in self.cluster.get("pods", namespace=self.namespace)["items"]
-            if each["metadata"]["labels"].get("app.kubernetes.io/component") == "coordinator"
-            and "deletionTimestamp" not in each["metadata"]
-            and any(
+            for each in self.pods(self.namespace, "app.kubernetes.io/component=coordinator")
+            if any(
                 (found["type"], found["status"]) == ("Ready", "True")
                 for found in each["status"].get("conditions", ())
             )
@@ -181,33 +209,25 @@ class Release(NamedTuple):
 
     def run_in_application(self, program: str, *arguments: str) -> str:
         """Run a program beside the example's application, with its files and credentials."""
-        text = with_topics(program, self.shop)
-        pod = f"deployment/{ENRICHER}"
+        text, pod = with_topics(program, self.shop), self.consumers()[0]["metadata"]["name"]
         return self.kubectl("exec", pod, "--container=app", "--", "python", "-c", text, *arguments).strip()
 
-    def audit(self) -> Audit:
-        """Count the orders in Rota's log, once each has its price."""
-        audited = self.run_in_application(AUDIT, f"rota://{self.coordinator}")
+    def audit(self, servers: str = "") -> Audit:
+        """Count the orders in Rota's log, or at these servers of Kafka, once each has its price."""
+        audited = self.run_in_application(AUDIT, servers or f"rota://{self.coordinator}")
         found = AUDITED.fullmatch(audited)
         assert found is not None, audited
         return Audit(*map(int, found.groups()))
-
-    def wait_committed(self) -> None:
-        """Wait until the group has committed all orders, which it does at intervals after it has priced them."""
-        servers = f"--bootstrap-servers=rota://{self.coordinator}"
-        lag = f"python -m rota_cli groups lag {self.shop}.{GROUP} {servers} --output=json"
-        in_application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", *lag.split())
-        wait_for(
-            "all orders are committed",
-            lambda: json.loads(self.kubectl(*in_application))["lag_records"] == 0,
-            within_s=WITHIN_S,
-            poll_s=0.5,
-        )
 
     def pause_s(self, since_ms: int) -> float:
         """Return the longest time without an order that was priced, since a time and until after now."""
         times = (str(since_ms), str(now_ms()))
         return float(self.run_in_application(PAUSE, f"rota://{self.coordinator}", *times))
+
+    def start_producer(self) -> None:
+        """Scale the example's producer to a pod, once the operator has adopted it: an earlier pod would be replaced at once."""
+        self.kubectl("wait", f"deployment/{PRODUCER}", f"--for=jsonpath={GIVEN}", f"--timeout={WITHIN_S}s")
+        self.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=1")
 
     def stop_producer(self) -> None:
         """Scale the example's producer to no pods, and wait until they are gone."""
@@ -227,13 +247,45 @@ def tag_flags(images: Mapping[str, Image]) -> Iterator[str]:
         yield f"--set={part}.image.repository={repository},{part}.image.tag={tag}"
 
 
-def small(manifests: list[Manifest], session_s: int = SESSION_S) -> list[Manifest]:
-    """The orders example with fewer members, none of which is lost on a busy machine."""
+def at_coordinator(manifests: list[Manifest], address: str, session_s: int = SESSION_S) -> list[Manifest]:
+    """Manifests of an example at a release's coordinator; no member is lost on a busy machine."""
+    found: list[Manifest] = json.loads(json.dumps(manifests).replace(EXAMPLE_COORDINATOR, address))
+    for manifest in found:
+        if manifest["kind"] == "ConsumerGroup":
+            manifest["spec"]["membership"] = {"sessionTimeoutSeconds": session_s}
+    return found
+
+
+def small(manifests: list[Manifest], node: str) -> list[Manifest]:
+    """The orders example with fewer members, on one node. It has no pods before it is adopted, which would be replaced at once."""
     for manifest in manifests:
         if manifest["kind"] == "ConsumerGroup":
             manifest["spec"]["replicas"] = REPLICAS
-            manifest["spec"]["membership"] = {"sessionTimeoutSeconds": session_s}
+        elif manifest["kind"] == "Deployment":
+            manifest["spec"]["replicas"] = 0
+            manifest["spec"]["template"]["spec"]["nodeSelector"] = {HOSTNAME: node}
     return manifests
+
+
+def on_nodes(*names: str) -> Manifest:
+    """A term of a node affinity."""
+    return {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(names)}]}
+
+
+def volume(folder: Path, namespace: str) -> Manifest:
+    """A volume for the chart's claim, which both nodes reach: the cluster provisions none."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{namespace}-coordinator"},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": namespace, "name": f"{RELEASE}-coordinator"},
+            "local": {"path": str(folder)},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [on_nodes(*(each.name for each in NODES))]}},
+        },
+    }
 
 
 @contextmanager
@@ -247,15 +299,17 @@ def prepared(cluster: Cluster, namespace: str, *values: str) -> Iterator[Release
     for name in (namespace, shop):
         cluster.kubectl("create", "--filename", "-", input=json.dumps(restricted_namespace(name)))
         cluster.wait("serviceaccount/default", "create", namespace=name)
-    flags = [f"--set=watchNamespaces={{{shop}}}", "--set=operator.replicas=1", *tag_flags(images), *values]
-    yield Release(cluster, namespace, shop, images, flags)
+    yield Release(cluster, namespace, shop, images, [*tag_flags(images), *values])
     # Of a release that is installed no longer, too.
     helm.prepare().run(
         "uninstall", RELEASE, "--ignore-not-found", "--namespace", namespace, kubeconfig=cluster.kubeconfig
     )
-    release_group(cluster, shop)
+    release_groups(cluster, shop)
     wait_gone(cluster, namespace)
     cluster.kubectl("delete", "namespace", namespace, shop, "--wait=false")
+    cluster.kubectl(
+        "delete", "persistentvolume", f"{namespace}-coordinator", "--ignore-not-found", "--wait=false"
+    )
 
 
 def wait_gone(cluster: Cluster, namespace: str) -> None:
@@ -266,10 +320,10 @@ def wait_gone(cluster: Cluster, namespace: str) -> None:
     )  # fmt: skip
 
 
-def release_group(cluster: Cluster, namespace: str) -> None:
-    """Delete the group without an operator, as the guide says."""
+def release_groups(cluster: Cluster, namespace: str) -> None:
+    """Delete the groups without an operator, as the guide says."""
     at = f"--namespace={namespace}"
     without = '--patch={"metadata":{"finalizers":null}}'
-    if cluster.get("consumergroups", namespace=namespace)["items"]:
-        cluster.kubectl("patch", "consumergroup", GROUP, "--type=merge", without, at)
-        cluster.kubectl("delete", "consumergroup", GROUP, at, f"--timeout={WITHIN_S}s")
+    for each in cluster.kubectl("get", "consumergroups", "--output=name", at).split():
+        cluster.kubectl("patch", each, "--type=merge", without, at)
+        cluster.kubectl("delete", each, at, f"--timeout={WITHIN_S}s")

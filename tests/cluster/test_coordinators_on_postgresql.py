@@ -18,13 +18,13 @@ from rota_coordinator.core.group.hashing import slot_of
 from rota_coordinator.core.slots.table import SLOTS
 from tests.cluster.commit_pauses import unchanged
 from tests.cluster.planted import find, outputs
-from tests.cluster.released import AUDITED, NEXT, WITHIN_S, Release, prepared, small
+from tests.cluster.released import HOSTNAME, NEXT, WITHIN_S, Audit, Release, at_coordinator, prepared, small
 from tests.cluster.test_kafka_group import secret
 from tests.support.certificates import Authority
 from tests.support.cluster import Cluster
 from tests.support.cluster.addresses import CONTROL_PLANE, NODES
 from tests.support.cluster.manifests import Manifest
-from tests.support.cluster.orders import ENRICHER, GROUP, audit, move_to_kafka, orders
+from tests.support.cluster.orders import ENRICHER, GROUP, move_to_kafka, orders
 from tests.support.helm import CHART
 from tests.support.kafka import Kafka
 from tests.support.kafka import running as running_kafka
@@ -40,13 +40,14 @@ NAMESPACE, SECRET, DATABASE = "shared", "rota-postgresql", "rota"
 VERIFIED = "sslmode=verify-full&sslrootcert=/etc/rota/postgresql/ca.crt"
 # All but one coordinator run on the first node, so that the loss of the second one takes nothing else.
 STAYS, LOST = (each.name for each in NODES)
-HOSTNAME = "kubernetes.io/hostname"
-SPREAD = (
+VALUES = (
     f"coordinator.topologySpreadConstraints[0].topologyKey={HOSTNAME}",
     "coordinator.topologySpreadConstraints[0].maxSkew=1",
     "coordinator.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
     "coordinator.topologySpreadConstraints[0].labelSelector.matchLabels.app\\.kubernetes\\.io/component=coordinator",
     f"operator.nodeSelector.kubernetes\\.io/hostname={STAYS}",
+    "operator.replicas=1",
+    f"watchNamespaces={{{NAMESPACE}-shop}}",
 )
 COORDINATORS = 2
 AWAY_S, LEASE_S, COMMIT_S = 20, 3, 1
@@ -138,7 +139,7 @@ def example(release: Release, servers: str) -> list[Manifest]:
     """The orders example, with its records in Kafka and its group at the release's coordinators."""
     found = orders(release.shop, release.images["cli"].name)
     move_to_kafka(found, servers)
-    small(found)
+    found = small(at_coordinator(found, release.coordinator), STAYS)
     for manifest in found:
         if manifest["kind"] == "ConsumerGroup":
             manifest["spec"] |= {
@@ -147,8 +148,6 @@ def example(release: Release, servers: str) -> list[Manifest]:
                 # Pauses are seen between commits.
                 "offsets": {"commit": {"intervalSeconds": COMMIT_S}},
             }
-        elif manifest["kind"] == "Deployment":
-            manifest["spec"]["template"]["spec"]["nodeSelector"] = {HOSTNAME: STAYS}
     return found
 
 
@@ -158,7 +157,7 @@ def shared(without_operator: Cluster, tmp_path_factory: pytest.TempPathFactory) 
     cluster = without_operator
     authority = Authority(tmp_path_factory.mktemp("certificates") / "postgresql")
     certificate = authority.issue("postgresql", [f"IP:{CONTROL_PLANE}"])
-    values = [f"--values={CHART / 'values-postgresql.yaml'}", *(f"--set={each}" for each in SPREAD)]
+    values = [f"--values={CHART / 'values-postgresql.yaml'}", *(f"--set={each}" for each in VALUES)]
     with (
         running_kafka(network=cluster) as kafka,
         running_postgres(network=cluster, tls=certificate, durable=True) as postgres,
@@ -169,7 +168,7 @@ def shared(without_operator: Cluster, tmp_path_factory: pytest.TempPathFactory) 
         cluster.apply(login, namespace=NAMESPACE)
         release.install()
         cluster.apply(example(release, kafka.bootstrap_for_pods), namespace=release.shop)
-        release.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={WITHIN_S}s")
+        release.start_producer()
         release.wait_shared()
         yield Shared(release, kafka, postgres, store)
         store.close()
@@ -178,13 +177,13 @@ def shared(without_operator: Cluster, tmp_path_factory: pytest.TempPathFactory) 
 
 def test_an_upgrade_of_the_coordinators_starts_no_rebalance(shared: Shared, report: list[str]) -> None:
     release = shared.release
-    parts = release.parts()
-    assert len(parts) == COORDINATORS + 1
+    parts = release.parts("coordinator")
+    assert len(parts) == COORDINATORS
     with shared.unchanged("an upgrade of two coordinators", report):
-        release.upgrade()
-    upgraded = release.parts()
+        release.upgrade("coordinator")
+    upgraded = release.parts("coordinator")
     assert not upgraded.keys() & parts.keys()
-    assert sorted(image.endswith(NEXT) for image in upgraded.values()) == [True] * len(parts)
+    assert [image.endswith(NEXT) for image in upgraded.values()] == [True] * len(parts)
     logs = release.kubectl("logs", f"--selector=app={ENRICHER}", "--container=rota-sidecar", "--tail=-1")
     assert f"the coordinator hands group {release.shop}.{GROUP} over" in logs
 
@@ -230,19 +229,10 @@ def test_the_password_of_the_database_is_in_no_output(shared: Shared) -> None:
     assert {"log", "argument", "metrics", "object"} <= kinds
 
 
-def test_each_order_was_priced_once(
-    shared: Shared, tmp_path_factory: pytest.TempPathFactory, report: list[str]
-) -> None:
+def test_each_order_was_priced_once(shared: Shared, report: list[str]) -> None:
     """The last one."""
     shared.release.stop_producer()
-    folder = tmp_path_factory.mktemp("audit")
-
-    def counts() -> str:
-        return audit(shared.release.shop, shared.kafka.bootstrap, folder, {})
-
-    wait_for("every order is processed", lambda: "unprocessed 0" in counts(), within_s=WITHIN_S, poll_s=1)
-    found = AUDITED.fullmatch(audited := counts())
+    audited = shared.release.audit(shared.kafka.bootstrap_for_pods)
     report.append(f"orders over an upgrade and three losses of coordinators on PostgreSQL: {audited}")
-    assert found is not None, audited
-    assert found[1] == found[2] != "0"
-    assert (found[3], found[4]) == ("0", "0")
+    assert audited == Audit(audited.produced, audited.produced, 0, 0)
+    assert audited.produced

@@ -151,5 +151,7 @@ def issued(release: Release) -> dict[str, str]:
             if key.endswith(".key"):
                 found |= lines_of(f"{name}/{key}", value.decode())
     for namespace in (release.namespace, release.shop):
-        found |= tokens_of(release.cluster, namespace, release.pods(namespace))
+        tokens = tokens_of(release.cluster, release.pods(namespace))
+        assert tokens
+        found |= tokens
     return found

@@ -31,6 +31,8 @@ from tests.support.processes import Process, wait_for
 READY_WITHIN_S = 60
 KUBECONFIG = "kubeconfig"
 MACHINES = "machines"
+# Of kubelets: a pod's folder has its UID as name.
+PODS, PROJECTED = "/var/lib/kubelet/pods", "kubernetes.io~projected"
 
 
 class Cluster:
@@ -118,6 +120,11 @@ class Cluster:
     def disk(self, name: str) -> Path:
         """The folder, on this machine, that is /var of a node: it survives the node, and shows what pods write to it at once."""
         return self._folder / MACHINES / name / "var"
+
+    def projected_volumes(self, pod: Mapping[str, Any]) -> Path:
+        """The folder, on this machine, with the projected volumes of a running pod, as its node has mounted them."""
+        machine = self._nodes[pod["spec"]["nodeName"]].machine
+        return Path(f"/proc/{machine.pid}/root{PODS}", pod["metadata"]["uid"], "volumes", PROJECTED)
 
     # --- breaking it ---
 

@@ -51,8 +51,11 @@ VALUES = (
 )
 COORDINATORS = 2
 AWAY_S, LEASE_S, COMMIT_S = 20, 3, 1
+# Each look is a connection to the database.
+LOOK_EACH_S = 0.5
 OWNED = "SELECT address, count(*) FILTER (WHERE slot = %s) FROM rota.processes JOIN rota.slots ON owner = process_id GROUP BY address"
 EPOCH = "SELECT epoch FROM rota.slots WHERE slot = %s"
+CLAIMED = "SELECT 1 FROM rota.slots JOIN rota.processes ON owner = process_id WHERE slot = %s AND epoch > %s"
 BATCHES = "SELECT max(sequence) FROM rota.batches WHERE slot = %s"
 
 
@@ -87,6 +90,11 @@ class Store:
             [(epoch,)] = connection.execute(EPOCH, (self._slot,)).fetchall()
         return int(epoch)
 
+    def is_claimed(self, after: int) -> bool:
+        """Return whether a coordinator owns the group's slot, which it has claimed after this epoch."""
+        with psycopg.connect(self._dsn) as connection:
+            return bool(connection.execute(CLAIMED, (self._slot, after)).fetchall())
+
     def coordinators(self) -> dict[str, bool]:
         """Pods that own slots, and whether the group's is among them."""
         with psycopg.connect(self._dsn) as connection:
@@ -109,16 +117,17 @@ class Shared(NamedTuple):
             found = self.store.coordinators()
             return len(found) == COORDINATORS and any(found.values())
 
-        wait_for("both coordinators own slots", both, within_s=WITHIN_S, poll_s=0.2)
+        wait_for("both coordinators own slots", both, within_s=WITHIN_S, poll_s=LOOK_EACH_S)
         return next(pod for pod, owns in self.store.coordinators().items() if owns)
 
     def wait_claimed(self, after: int) -> None:
         """Wait until a coordinator has claimed the group's slot after this epoch."""
-
-        def claimed() -> bool:
-            return self.store.epoch() > after and any(self.store.coordinators().values())
-
-        wait_for("a coordinator owns the group", claimed, within_s=WITHIN_S, poll_s=0.2)
+        wait_for(
+            "a coordinator owns the group",
+            lambda: self.store.is_claimed(after),
+            within_s=WITHIN_S,
+            poll_s=LOOK_EACH_S,
+        )
 
     def node_of(self, pod: str) -> str:
         """Node of a coordinator."""
@@ -211,7 +220,9 @@ def test_the_coordinator_of_a_lost_node_is_replaced_by_the_other(shared: Shared,
         # A coordinator that starts takes over the slots with the highest numbers.
         with shared.unchanged("one of two coordinators deleted", report):
             cluster.kubectl("delete", "pod", away, "--namespace", NAMESPACE)
-            wait_for("it has the group", lambda: shared.owner() == away, within_s=WITHIN_S, poll_s=0.2)
+            wait_for(
+                "it has the group", lambda: shared.owner() == away, within_s=WITHIN_S, poll_s=LOOK_EACH_S
+            )
     epoch = shared.store.epoch()
     with shared.unchanged("the node of one of two coordinators lost", report):
         cluster.stop_node(LOST)

@@ -39,7 +39,7 @@ PARTITIONS = 6
 PODS = ("orders-0", "orders-1")
 POISON = "poison"
 # Reached only by what hangs.
-WITHIN_S = 60
+WITHIN_S = 180
 SCRAPE_INTERVAL = "250ms"
 # An alert about series that have ended must outlast a scrape that comes too late.
 # Longer than the range of the rule: a few commits that were fenced may be all that it sees.

@@ -169,6 +169,9 @@ class Reader:
         def are_known() -> bool:
             request = pb.PositionRequest(partitions=map(self._partition, numbers))
             answer = self._stub.Position(request, timeout=WITHIN_S)
+            if any(each.error_code == codes.ILLEGAL_GENERATION for each in answer.offsets):
+                # The acknowledgement goes by the stream, and may arrive later.
+                return False
             for each in answer.offsets:
                 assert each.error_code == codes.NONE, each
                 found[each.partition.partition] = each.offset

@@ -27,7 +27,9 @@ class Engine(Groups, Records):
         self.read: list[Mapping[Partition, int]] = []
 
     @override
-    async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+    async def committed(
+        self, group_id: str, partitions: Collection[Partition], *, only_these: bool = False
+    ) -> Mapping[Partition, int]:
         self.asked.append("committed")
         return self.offsets
 

@@ -157,7 +157,9 @@ class KafkaGroups(Groups):
         return description_of(found)
 
     @override
-    async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+    async def committed(
+        self, group_id: str, partitions: Collection[Partition], *, only_these: bool = False
+    ) -> Mapping[Partition, int]:
         asked = [TopicPartition(*each) for each in partitions]
         if not asked:
             return {}

@@ -22,10 +22,13 @@ class Range(NamedTuple):
 class Groups(Protocol):
     """Committed offsets, from the group's coordinator."""
 
-    async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+    async def committed(
+        self, group_id: str, partitions: Collection[Partition], *, only_these: bool = False
+    ) -> Mapping[Partition, int]:
         """
         Committed offsets of these partitions, as far as there are any, and of others that the engine lists by itself.
 
+        `only_these`: of no others, which a large group has too many of for one response.
         Raises Unavailable.
         """
         ...

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
@@ -38,7 +38,11 @@ FIND_INTERVAL_S = 0.1
 # Partitions in one request, and bytes in one fetch response: each partition returns at least one batch while
 # there is room.
 PARTITIONS_MAX = 1_000
+# Partitions in one request for committed offsets, and names of topics in one request for their descriptions.
+OFFSETS_MAX, TOPICS_MAX = 10_000, 1_000
 FETCH_BYTES_MAX = 1 << 20
+
+T = TypeVar("T")
 
 
 class WatchEnd(NamedTuple):
@@ -59,14 +63,27 @@ class RotaGroups(Groups):
         self._coordinator = coordinator
 
     @override
-    async def committed(self, group_id: str, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        request = pb.FetchOffsetsRequest(group_id=group_id, all=True)
+    async def committed(
+        self, group_id: str, partitions: Collection[Partition], *, only_these: bool = False
+    ) -> Mapping[Partition, int]:
+        if not only_these and len(partitions) <= OFFSETS_MAX:
+            return await self._fetch(pb.FetchOffsetsRequest(group_id=group_id, all=True))
+        found: dict[Partition, int] = {}
+        for some in batched(partitions, OFFSETS_MAX):
+            topics = [
+                pb.TopicPartitions(name=topic, partitions=numbers)
+                for topic, numbers in numbers_by_topic(some).items()
+            ]
+            found |= await self._fetch(pb.FetchOffsetsRequest(group_id=group_id, topics=topics))
+        return found
+
+    async def _fetch(self, request: pb.FetchOffsetsRequest) -> Mapping[Partition, int]:
         answer = await ask_coordinator(
             self._coordinator,
             lambda channel: CoordinatorStub(channel).FetchOffsets(request, timeout=CALL_S),
             lambda answer: answer.error_code,
         )
-        _raise_on_error(answer.error_code, f"group {group_id}")
+        _raise_on_error(answer.error_code, f"group {request.group_id}")
         return {
             Partition(topic.name, each.index): each.offset
             for topic in answer.topics
@@ -166,13 +183,11 @@ class RotaRecords(IndexedRecords):
     async def partitions(self, topics: Collection[str], pattern: str = "") -> Collection[Partition]:
         if not topics and not pattern:
             return ()
-        # An empty list of names requests all topics.
-        request = log_pb2.DescribeTopicsRequest(names=() if pattern else sorted(topics))
-        answer = await await_answer(self._stub.DescribeTopics(request, timeout=CALL_S))
+        described = await self._described(() if pattern else topics)
         return [
             Partition(topic.name, number)
-            for topic in answer.topics
-            if not topic.error_code and (topic.name in topics or re.fullmatch(pattern, topic.name))
+            for topic in described
+            if topic.name in topics or re.fullmatch(pattern, topic.name)
             for number in range(topic.partitions)
         ]
 
@@ -189,11 +204,17 @@ class RotaRecords(IndexedRecords):
 
     @override
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        if not topics:
-            return {}
-        request = log_pb2.DescribeTopicsRequest(names=sorted(topics))
-        answer = await await_answer(self._stub.DescribeTopics(request, timeout=CALL_S))
-        return {topic.name: topic.topic_id.hex() for topic in answer.topics if not topic.error_code}
+        described = await self._described(topics) if topics else ()
+        return {topic.name: topic.topic_id.hex() for topic in described}
+
+    async def _described(self, topics: Collection[str]) -> Sequence[log_pb2.DescribeTopicsResponse.Topic]:
+        """Describe topics, as far as they exist; without names, all."""
+        found: list[log_pb2.DescribeTopicsResponse.Topic] = []
+        for names in batched(sorted(topics), TOPICS_MAX) if topics else ((),):
+            request = log_pb2.DescribeTopicsRequest(names=names)
+            answer = await await_answer(self._stub.DescribeTopics(request, timeout=CALL_S))
+            found += (topic for topic in answer.topics if not topic.error_code)
+        return found
 
     async def _at(self, partitions: Collection[Partition], timestamp_ms: int) -> dict[Partition, int]:
         found: dict[Partition, int] = {}
@@ -272,11 +293,19 @@ def _timestamp(batch: log_pb2.RecordBatch, offset: int) -> int:
     return batch.base_timestamp_ms if times is None else times[max(0, offset - batch.base_offset)]
 
 
-def batched(partitions: Collection[Partition]) -> Iterator[Sequence[Partition]]:
-    """Split partitions into chunks of at most PARTITIONS_MAX, one request each."""
-    everything = iter(partitions)
-    while some := list(islice(everything, PARTITIONS_MAX)):
+def batched(every: Collection[T], size_max: int = PARTITIONS_MAX) -> Iterator[Sequence[T]]:
+    """Split partitions or topics into chunks, one request each."""
+    left = iter(every)
+    while some := list(islice(left, size_max)):
         yield some
+
+
+def numbers_by_topic(partitions: Collection[Partition]) -> Mapping[str, Sequence[int]]:
+    """Return the numbers of partitions by topic."""
+    found: dict[str, list[int]] = {}
+    for each in partitions:
+        found.setdefault(each.topic, []).append(each.number)
+    return found
 
 
 def _raise_on_error(code: pb.ErrorCode.ValueType, about: str) -> None:

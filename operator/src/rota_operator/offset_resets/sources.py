@@ -76,7 +76,7 @@ class EngineSource(OffsetSource):
 
     @override
     async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        found = await self._groups.committed(self._group_id, partitions)
+        found = await self._groups.committed(self._group_id, partitions, only_these=True)
         return {each: found[each] for each in partitions if each in found}
 
     @override

@@ -44,7 +44,10 @@ def test_a_rejected_stream_is_one_record_and_a_flood_of_them_is_not() -> None:
         )
         event_log = open_event_log("rota-operator", "json", log)
         fleet = ClusterFleet(
-            FleetEnvironment(api, ResourceIndex(), groups, clocks, event_log), 1, lambda _: None
+            FleetEnvironment(api, ResourceIndex(), groups, clocks, event_log),
+            1,
+            lambda _: None,
+            lambda _: False,
         )
         async with fleet.serve(config) as address, grpc.aio.insecure_channel(address) as channel:
             for _ in range(RECORDS_MAX + 5):

@@ -19,6 +19,10 @@ def pod(name: str, uid: str = "u-1") -> Principal:
     return Principal(SidecarRef("shop", name), "shop.orders", uid, "shop/orders")
 
 
+def report(settings_hash: str = HASH, *, suspended: bool = False) -> pb.SidecarReport:
+    return pb.SidecarReport(settings_hash=settings_hash, member=pb.MemberReport(suspended=suspended))
+
+
 class Sidecars(Fleet):
     """Sidecars that answer an order with an error by the name of their pod; None: no answer."""
 
@@ -26,6 +30,9 @@ class Sidecars(Fleet):
         self.pods = list(pods)
         self.errors: dict[str, str | None] = {}
         self.sent: list[str] = []
+        # Of SUSPEND and RESUME, by the pod.
+        self.suspensions: list[tuple[str, str]] = []
+        self.resetting: set[Key] = set()
 
     @property
     @override
@@ -34,15 +41,18 @@ class Sidecars(Fleet):
 
     @override
     async def order(self, sidecar: SidecarRef, order: pb.SidecarOrder, within_s: float) -> pb.OrderAnswer:
+        if not order.HasField("configure"):
+            self.suspensions.append((sidecar.pod, str(order.WhichOneof("order"))))
+            return pb.OrderAnswer(order_id=1)
         self.sent.append(sidecar.pod)
         error = self.errors.get(sidecar.pod, "")
         return pb.OrderAnswer() if error is None else pb.OrderAnswer(order_id=1, error=error)
 
 
 def orders_of(fleet: Sidecars) -> SettingsOrders:
-    orders = SettingsOrders(fleet, lambda message: None)
+    orders = SettingsOrders(fleet, lambda message: None, lambda key: key in fleet.resetting)
     for each in fleet.pods:
-        orders.reported(each, HASH)
+        orders.reported(each, report())
     return orders
 
 
@@ -90,6 +100,45 @@ def test_a_refusal_goes_with_its_pod() -> None:
     asyncio.run(orders.send())
     fleet.pods = [pod("a", "u-2")]
     fleet.errors.clear()
-    orders.reported(fleet.pods[0], HASH)
+    orders.reported(fleet.pods[0], report())
     asyncio.run(orders.send())
     assert orders.refusals(KEY) == {}
+
+
+def test_a_pod_of_an_older_rollout_that_starts_from_a_suspended_file_is_resumed() -> None:
+    """The file was written while offsets were reset, and the rollout that would replace the pod may not end."""
+    fleet = Sidecars(pod("a"), pod("b"))
+    orders = orders_of(fleet)
+    orders.configure(KEY, RANGE, HASH)
+    orders.reported(fleet.pods[1], report("h-0", suspended=True))
+    # The reset resumes the members itself.
+    fleet.resetting = {KEY}
+    asyncio.run(orders.send())
+    assert fleet.suspensions == []
+    fleet.resetting = set()
+    for _ in range(2):
+        asyncio.run(orders.send())
+    assert fleet.suspensions == [("b", "resume")] * 2, "until a report says so"
+    orders.reported(fleet.pods[1], report("h-0"))
+    asyncio.run(orders.send())
+    assert fleet.suspensions == [("b", "resume")] * 2
+    assert fleet.sent == ["a"]
+
+
+def test_a_sidecar_that_refuses_the_settings_is_suspended_as_they_say() -> None:
+    """They may have a strategy that the sidecar lacks, while the group changes to it."""
+    fleet = Sidecars(pod("a"), pod("b"))
+    fleet.errors["b"] = ERROR
+    orders = orders_of(fleet)
+    orders.configure(KEY, ACME, HASH)
+    asyncio.run(orders.send())
+    assert fleet.suspensions == [("b", "suspend")]
+
+
+def test_a_sidecar_that_takes_the_settings_gets_no_order_beside_them() -> None:
+    fleet = Sidecars(pod("a"))
+    orders = orders_of(fleet)
+    orders.reported(fleet.pods[0], report(suspended=True))
+    orders.configure(KEY, RANGE, HASH)
+    asyncio.run(orders.send())
+    assert (fleet.sent, fleet.suspensions) == (["a"], [])

@@ -65,7 +65,7 @@ class Operator:
         )
         self.groups.add(KEY, watched_of(parse_spec(spec), topic, access))
         self.fleet = FleetServer(FleetCallbacks(self._authenticate, self._on_report), order_ids(100))
-        self.orders = SettingsOrders(self.fleet, lambda text: None)
+        self.orders = SettingsOrders(self.fleet, lambda text: None, self._is_resetting)
         self.begin_life()
         self.reconcile()
 
@@ -163,8 +163,11 @@ class Operator:
 
     def _on_report(self, principal: Principal, report: pb.SidecarReport) -> None:
         self.groups.add_report(key_of(principal), report)
-        self.orders.reported(principal, report.settings_hash)
+        self.orders.reported(principal, report)
         self.changed.set()
+
+    def _is_resetting(self, key: Key) -> bool:
+        return self.resets.is_active(key)
 
     def _written(self, key: Key, resource: Object) -> None:
         self.reconcile()

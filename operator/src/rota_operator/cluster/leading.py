@@ -140,6 +140,7 @@ class Leading:
             FleetEnvironment(api, self._resources, self._groups, environment.clocks, event_log),
             first_order_id,
             self._status.view_changed,
+            self._is_resetting,
         )
         self._resets = self._offset_resets()
         self._queue = ReconcileQueue(self._failed, WORKERS)
@@ -286,6 +287,9 @@ class Leading:
             Reports(self._decided, self._gone),
             float(config.resync_seconds),
         )
+
+    def _is_resetting(self, key: Key) -> bool:
+        return self._resets.is_active(key)
 
     def _offset_resets(self) -> OffsetResets:
         environment = self._environment

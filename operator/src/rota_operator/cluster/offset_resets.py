@@ -110,6 +110,8 @@ class OffsetResets:
         # ConsumerGroups that may have something to do, and not before which time of the loop's clock.
         self._due_s: dict[Key, float] = {}
         self._under_way: set[Key] = set()
+        # ConsumerGroups whose reset is executed, or is about to be, by the last record that was read or written.
+        self._active: set[Key] = set()
         # Whether the last decision was no refusal.
         self._accepted: dict[Key, bool] = {}
         # Last warning by ConsumerGroup, which is logged once.
@@ -125,7 +127,12 @@ class OffsetResets:
         """Drop a ConsumerGroup that is gone."""
         for held in (self._due_s, self._accepted, self._warnings):
             held.pop(key, None)
+        self._active.discard(key)
         self._execution.forget(key)
+
+    def is_active(self, key: Key) -> bool:
+        """Return whether a reset is executed, which suspends and resumes the members itself."""
+        return key in self._active
 
     async def run(self) -> None:
         """Perform steps until cancelled."""
@@ -163,8 +170,10 @@ class OffsetResets:
         requested = await self._read(key)
         if requested is None or requested.task is Task.NOTHING:
             self._due_s.pop(key, None)
+            self._active.discard(key)
             self._execution.forget(key)
             return
+        self._track(key, requested.record)
         event = await self._perform(requested)
         if event is None:
             return
@@ -173,6 +182,12 @@ class OffsetResets:
         changed = step(requested.record, event)
         if changed is not None and changed != requested.record:
             await self._write(requested, changed)
+
+    def _track(self, key: Key, record: OffsetReset | None) -> None:
+        if phase_of(record) in ACTIVE_PHASES:
+            self._active.add(key)
+        else:
+            self._active.discard(key)
 
     async def _read(self, key: Key) -> Requested | None:
         """Read a ConsumerGroup; None if there is nothing to reset: it is gone, or has no status yet."""
@@ -225,6 +240,9 @@ class OffsetResets:
             held = (resource.get("status") or {}).get("offsetReset") or {}
             changes = {"status": {"offsetReset": difference(held, model_json(changed))}}
             version = resource["metadata"]["resourceVersion"]
+            if phase_of(changed) in ACTIVE_PHASES:
+                # Before the record is there, by which the settings change.
+                self._active.add(requested.key)
             try:
                 written = await self._ports.api.patch(
                     CONSUMER_GROUP, *requested.key, of_version(changes, version), "status"
@@ -235,6 +253,7 @@ class OffsetResets:
                     return
                 resource = again.resource
                 continue
+            self._track(requested.key, changed)
             self._ports.written(requested.key, written)
             record_phase(self._ports.record_event, written, requested.record, changed)
             return

@@ -3,9 +3,13 @@ Sends changed settings to the running sidecars of each group, as Fleet orders, b
 
 A plan names the settings of a group each time; a sidecar gets them once on each stream. Without an answer they are sent again while it is
 connected; an error that it answers is shown in the group's status, and the settings are not sent again until they change.
+
+Whether the members read is ordered from the others as well, by itself: a sidecar that was started with other settings, or refuses these,
+may have read its file while the group was suspended, and a rollout that would replace its pod may not end.
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -26,6 +30,11 @@ class Wanted(NamedTuple):
 
     settings: str
     settings_hash: str
+
+    @property
+    def suspend(self) -> bool:
+        """Whether the settings suspend the members."""
+        return bool(json.loads(self.settings).get("suspend", False))
 
 
 class RefusedSettings(NamedTuple):
@@ -57,18 +66,24 @@ class SettingsOrders:
     """
     Settings by ConsumerGroup, and who has them; thread-confined to one event loop.
 
-    Sidecars that were started with another hash than the plan's are left alone: a rollout is about to replace their pods.
+    Sidecars that were started with another hash than the plan's get no settings: a rollout is about to replace their pods.
     """
 
-    def __init__(self, fleet: Fleet, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, fleet: Fleet, warn: Callable[[str], None], is_resetting: Callable[[Key], bool]
+    ) -> None:
+        """`is_resetting`: offsets of the group are reset, and the reset suspends and resumes its members."""
         self._fleet = fleet
         self._warn = warn
+        self._is_resetting = is_resetting
         self._wanted: dict[Key, Wanted] = {}
         # Of connected sidecars: the settings that they answered, and the hash that they report.
         self._answered: dict[Pod, str] = {}
         # Of connected sidecars whose last answer was an error.
         self._refused: dict[Pod, RefusedSettings] = {}
         self._started_with: dict[Pod, str] = {}
+        # Whether connected sidecars report that they are suspended.
+        self._suspended: dict[Pod, bool] = {}
 
     def configure(self, key: Key, settings: str, settings_hash: str) -> None:
         """Send settings to the group's sidecars in the background, to each once on each stream."""
@@ -78,9 +93,11 @@ class SettingsOrders:
         """Drop a group that is gone."""
         self._wanted.pop(key, None)
 
-    def reported(self, principal: Principal, settings_hash: str) -> None:
-        """Note the hash of the settings that a sidecar was started with."""
-        self._started_with[principal.sidecar, principal.uid] = settings_hash
+    def reported(self, principal: Principal, report: pb.SidecarReport) -> None:
+        """Note the hash of the settings that a sidecar was started with, and whether it is suspended."""
+        pod = principal.sidecar, principal.uid
+        self._started_with[pod] = report.settings_hash
+        self._suspended[pod] = report.member.suspended
 
     def opened(self, principal: Principal) -> None:
         """Send the settings again on a new stream: a container that has restarted begins with its file, which may be older."""
@@ -102,11 +119,12 @@ class SettingsOrders:
             await asyncio.sleep(ROUND_S)
 
     async def send(self) -> None:
-        """Send the settings once to each connected sidecar that has not answered them."""
+        """Send the settings once to each connected sidecar that has not answered them, and suspension to the others."""
         connected = {(each.sidecar, each.uid): each for each in self._fleet.connected}
         self._answered = {pod: text for pod, text in self._answered.items() if pod in connected}
         self._started_with = {pod: text for pod, text in self._started_with.items() if pod in connected}
         self._refused = {pod: each for pod, each in self._refused.items() if pod in connected}
+        self._suspended = {pod: each for pod, each in self._suspended.items() if pod in connected}
         left = [
             (principal, wanted)
             for pod, principal in connected.items()
@@ -117,6 +135,30 @@ class SettingsOrders:
         for first in range(0, len(left), ORDERS_AT_A_TIME):
             some = left[first : first + ORDERS_AT_A_TIME]
             await asyncio.gather(*(self._configure(*each) for each in some))
+        others = [
+            (principal, wanted.suspend)
+            for pod, principal in connected.items()
+            if (wanted := self._wanted.get(key_of(principal))) is not None and self._is_outdated(pod, wanted)
+        ]
+        for first in range(0, len(others), ORDERS_AT_A_TIME):
+            some_others = others[first : first + ORDERS_AT_A_TIME]
+            await asyncio.gather(
+                *(self._suspend(principal, suspend=suspend) for principal, suspend in some_others)
+            )
+
+    def _is_outdated(self, pod: Pod, wanted: Wanted) -> bool:
+        """Return whether a sidecar that does not take these settings is suspended, or reads, other than they say."""
+        refused = self._refused.get(pod)
+        is_left_out = pod in self._started_with and self._started_with[pod] != wanted.settings_hash
+        has_refused = refused is not None and refused.settings == wanted.settings
+        return (is_left_out or has_refused) and self._suspended.get(pod, wanted.suspend) != wanted.suspend
+
+    async def _suspend(self, principal: Principal, *, suspend: bool) -> None:
+        if self._is_resetting(key_of(principal)):
+            return
+        order = pb.SidecarOrder(suspend=pb.Suspend()) if suspend else pb.SidecarOrder(resume=pb.Resume())
+        # Without an answer, or with an error, its next report says the same, and the order is sent again.
+        await self._fleet.order(principal.sidecar, order, ANSWER_S)
 
     async def _configure(self, principal: Principal, wanted: Wanted) -> None:
         settings = Parse(wanted.settings, GroupSettings())

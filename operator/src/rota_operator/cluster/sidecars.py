@@ -56,9 +56,13 @@ class ClusterFleet(Sidecars):
     """Fleet of one leader; thread-confined to one event loop, served once."""
 
     def __init__(
-        self, environment: FleetEnvironment, first_order_id: int, on_fenced: Callable[[Key], None]
+        self,
+        environment: FleetEnvironment,
+        first_order_id: int,
+        on_fenced: Callable[[Key], None],
+        is_resetting: Callable[[Key], bool],
     ) -> None:
-        """`on_fenced` is called when an instance of a group is lost or regained; `first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids."""
+        """`on_fenced` is called when an instance of a group is lost or regained; `first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids; `is_resetting`: offsets of the group are reset."""
         self._environment = environment
         authenticator = SidecarAuthenticator(
             SidecarPorts(environment.api.review_token, self._group_of),
@@ -71,7 +75,7 @@ class ClusterFleet(Sidecars):
             on_opened=self._on_opened,
         )
         self.server = FleetServer(callbacks, order_ids(first_order_id))
-        self.settings = SettingsOrders(self.server, environment.event_log.warning)
+        self.settings = SettingsOrders(self.server, environment.event_log.warning, is_resetting)
         self._offsets = OffsetOrders(
             self.server, environment.groups, environment.clocks.monotonic_s, environment.event_log.warning
         )
@@ -145,7 +149,7 @@ class ClusterFleet(Sidecars):
 
     def _on_report(self, principal: Principal, report: SidecarReport) -> None:
         correct_times(report, self._environment.clocks.wall_ms())
-        self.settings.reported(principal, report.settings_hash)
+        self.settings.reported(principal, report)
         self._instances.reported(principal, report.member)
         self.fenced.reported(principal, report.member)
         self._heartbeats.reported(principal, report.member)

@@ -289,6 +289,8 @@ class World(Fleet):
     async def order(self, sidecar: SidecarRef, order: pb.SidecarOrder, within_s: float) -> pb.OrderAnswer:
         self.read()
         self.on_order(sidecar.pod, order)
+        if sidecar.pod not in self.sidecars:
+            return pb.OrderAnswer(error=f"{sidecar.pod} is not connected")
         self.kills.before()
         error = self._execute(self.sidecars[sidecar.pod], order)
         self.kills.after()

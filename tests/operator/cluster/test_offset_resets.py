@@ -220,6 +220,53 @@ def test_a_pod_that_starts_in_the_middle_is_suspended_and_set_too() -> None:
     assert not world.sidecars["c"].suspended
 
 
+def test_a_reset_during_a_rollout_is_finished_by_the_pods_that_are_there() -> None:
+    """At each order one pod ends, and its successor starts as the settings say."""
+    world = World(reset())
+    successors = iter("cdefghij")
+
+    def replace(pod: str, order: pb.SidecarOrder) -> None:
+        former = world.sidecars.pop(pod) if pod in ("a", "b", "c", "d") else None
+        if former is not None:
+            settings = world.objects.held[CONFIG_MAP.kind, "rota-orders"]["data"]["settings.json"]
+            world.sidecars[next(successors)] = Sidecar(former.partitions, suspended="true" in settings)
+            world.generation += 1
+
+    world.on_order = replace
+    assert run(world) == "Completed"
+    assert not {"a", "b", "c", "d"} & world.sidecars.keys()
+    assert offsets_when(world, "Resuming") == dict.fromkeys((A, B, C, D), 10)
+    assert not any(each.suspended for each in world.sidecars.values())
+
+
+def test_a_reset_waits_while_a_pod_of_the_rollout_does_not_report_and_says_so() -> None:
+    world = World(reset())
+    world.sidecars["b"].connected = False
+    assert run(world) == "Waiting"
+    said = "1 members do not report as sidecars of this ConsumerGroup, such as b; wait for them to connect, or stop them"
+    assert world.record["message"] == said
+    assert (world.events[0].reason, world.events[0].message) == (
+        "OffsetResetWaiting",
+        f"reset replay-1: {said}",
+    )
+    assert world.history[-1][0] == "Waiting"
+    assert not any(each.suspended for each in world.sidecars.values())
+    # Its successor is there.
+    world.sidecars["c"] = Sidecar(world.sidecars.pop("b").partitions)
+    world.generation += 1
+    assert run(world) == "Completed"
+
+
+def test_a_reset_during_a_rollout_that_does_not_end_leaves_no_pod_suspended() -> None:
+    """Pods of both versions run on, and the API server says nothing new."""
+    world = World(reset())
+    world.sidecars["old"] = Sidecar(set())
+    world.move(D, "old")
+    assert run(world) == "Completed"
+    assert offsets_when(world, "Resuming") == dict.fromkeys((A, B, C, D), 10)
+    assert not any(each.suspended for each in world.sidecars.values())
+
+
 def test_an_execution_is_finished_whatever_the_spec_says_by_then() -> None:
     world = World(reset())
 

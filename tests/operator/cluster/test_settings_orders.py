@@ -126,7 +126,7 @@ def test_a_pod_of_an_older_rollout_that_starts_from_a_suspended_file_is_resumed(
 
 
 def test_a_sidecar_that_refuses_the_settings_is_suspended_as_they_say() -> None:
-    """They may have a strategy that the sidecar lacks, while the group changes to it."""
+    """Settings may name a strategy that the sidecar lacks, while the group changes to it."""
     fleet = Sidecars(pod("a"), pod("b"))
     fleet.errors["b"] = ERROR
     orders = orders_of(fleet)

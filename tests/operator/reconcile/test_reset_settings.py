@@ -5,6 +5,8 @@ import json
 import pytest
 
 from rota_operator.reconcile import actions as do
+from rota_operator.reconcile.observed import GroupStrategies, SidecarStrategies
+from rota_operator.reconcile.strategy import written_in
 from rota_operator.resets.machine import SUSPENDED_PHASES, Phase
 from tests.operator.reconcile.worlds import World, resource
 
@@ -34,3 +36,17 @@ def test_a_group_that_the_spec_suspends_stays_so_after_the_reset() -> None:
     world.reconcile()
     assert suspended_in(world, Phase.COMMITTING)
     assert suspended_in(world, Phase.COMPLETED)
+
+
+def test_a_change_of_strategy_goes_on_while_offsets_are_reset() -> None:
+    """Both rounds, each with the suspension."""
+    world = World(resource(assignment={"strategy": "range"}))
+    world.reconcile()
+    world.strategies = GroupStrategies("range", {"a": SidecarStrategies("range", ("range",))})
+    world.edit(assignment={"strategy": "sticky"})
+    assert suspended_in(world, Phase.SUSPENDING)
+    assert written_in(world.config_map) == ("sticky", "range")
+    world.strategies = GroupStrategies("sticky", {"a": SidecarStrategies("sticky", ("sticky", "range"))})
+    assert suspended_in(world, Phase.COMMITTING)
+    assert written_in(world.config_map) == ("sticky",)
+    assert not suspended_in(world, Phase.RESUMING)

@@ -1,6 +1,7 @@
 """The operator's resets with real sidecars over real Fleet streams, on any engine; the API server alone is in memory."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +24,7 @@ from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal, SidecarRef
 from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
 from rota_operator.reconcile.observed import Object
+from rota_operator.reconcile.strategy import offer
 from rota_operator.resets.machine import is_suspending
 from rota_operator.spec.validation import parse_spec
 from rota_proto.fleet.v1 import fleet_pb2 as pb
@@ -46,6 +48,9 @@ class Operator:
         # Read by sidecars when they start; None: by none.
         self.settings: Path | None = None
         self.events: list[Fact] = []
+        # Of the spec; empty: that of `offered`, which the settings have.
+        self.strategy = ""
+        self.offered: tuple[str, ...] = ("cooperative-sticky",)
         spec = {
             "bootstrapServers": [servers],
             "topics": [topic],
@@ -96,7 +101,11 @@ class Operator:
 
     def reconcile(self) -> None:
         """Write the settings that pods read when they start, and order them from those that run."""
-        settings = f'{{"suspend": {str(is_suspending(self.resource["status"])).lower()}}}'
+        suspend = is_suspending(self.resource["status"])
+        if self.strategy:
+            offered = offer((self.strategy,), self.offered, self.groups.strategies(KEY), has_pods=True)
+            self.offered = offered.names
+        settings = json.dumps({"suspend": suspend, "assignment": {"strategy": ",".join(self.offered)}})
         self.objects.held[CONFIG_MAP.kind, "rota-orders"] = {"data": {"settings.json": settings}}
         self.orders.configure(KEY, settings, "")
         if self.settings is not None:

@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 
     @property
     def suspend(self) -> bool:
-        """Whether the settings suspend the members."""
+        """True if the settings suspend the members."""
         return bool(json.loads(self.settings).get("suspend", False))
 
 

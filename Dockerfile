@@ -19,11 +19,13 @@ RUN : "${PART:?say which part: docker build --build-arg PART=sidecar .}" \
     && python3 -m venv /opt/build && python3 -m venv /opt/rota \
     && python3 pins.py select build > build.txt && python3 pins.py select "$PART" > part.txt \
     && /opt/build/bin/pip install --no-cache-dir --require-hashes --no-deps -r build.txt \
-    && /opt/rota/bin/pip install --no-cache-dir --require-hashes --no-deps -r part.txt \
+    && /opt/rota/bin/pip install --no-cache-dir --no-compile --require-hashes --no-deps -r part.txt \
     && for part in $own "$PART"; do \
         /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels "./$part" || exit 1; \
     done \
-    && /opt/rota/bin/pip install --no-cache-dir --no-index --no-deps wheels/*.whl
+    && /opt/rota/bin/pip install --no-cache-dir --no-compile --no-index --no-deps wheels/*.whl
+# Compiled for any time of the sources: a layer rounds it, and each start would compile half of the modules anew.
+RUN /opt/rota/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/rota/lib
 
 # Python files of an example beside the SDK; the example's manifest says what is run.
 FROM ${BASE} AS example

@@ -33,6 +33,12 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+def written(sent: Sent, resource_version: str = "8") -> Answer:
+    """The answer to an apply: the object."""
+    metadata = {**sent.body.get("metadata", {}), "resourceVersion": resource_version}
+    return Answer(body={**sent.body, "metadata": metadata})
+
+
 class ApiServer:
     """Answers each request by `answer`, and keeps what was sent."""
 

@@ -13,6 +13,7 @@ from rota_operator.cluster.handlers import (
 )
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kinds import CONSUMER_GROUP, DEPLOYMENT, ResourceKind
+from rota_operator.cluster.owned_index import Owned, OwnedIndex
 from rota_operator.cluster.queues import Key
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from tests.operator.cluster.test_index import group
@@ -30,7 +31,8 @@ class Queue:
         self.has_room = True
         self.warnings: list[str] = []
         self.noted: list[tuple[ResourceKind, str]] = []
-        self.handlers = Handlers(ResourceIndex(), self.add, self._note, self.warnings.append)
+        self.owned = OwnedIndex(1.0)
+        self.handlers = Handlers(ResourceIndex(), self.add, self._note, self.warnings.append, self.owned)
 
     def _note(self, kind: ResourceKind, version: str) -> None:
         self.noted.append((kind, version))
@@ -46,11 +48,11 @@ class Queue:
         asyncio.run(self.handlers.on_group(type, body))
         return list(self.keys)
 
-    def on_owned(self, labels: dict[str, str] | None) -> list[Key]:
+    def on_owned(self, labels: dict[str, str] | None, type: str | None = "MODIFIED") -> list[Key]:
         """The keys that an event of an object with these labels adds."""
         self.keys.clear()
-        meta = {"labels": labels, "resourceVersion": "7"}
-        asyncio.run(self.handlers.on_owned(DEPLOYMENT, meta))
+        metadata = {"namespace": "shop", "name": "app", "labels": labels, "resourceVersion": "7"}
+        asyncio.run(self.handlers.on_owned(DEPLOYMENT, type, {"metadata": metadata}))
         return list(self.keys)
 
 
@@ -81,6 +83,31 @@ def test_an_object_adds_the_group_whose_claim_it_carries() -> None:
     assert not queue.is_own
     assert queue.on_owned({CLAIM_LABEL: "u-9"}) == []
     assert queue.on_owned(None) == []
+
+
+def test_an_object_goes_into_the_index_and_a_listing_ends_its_trust() -> None:
+    queue, key = Queue(), Key("shop", "orders")
+
+    def read() -> None:
+        queue.owned.begin(key, "u-1", 0.0)
+        queue.owned.fill(key, Owned((), None, None))
+        queue.owned.settle(key)
+
+    def adopted() -> int | None:
+        found = queue.owned.open(key, "u-1", 0.0)
+        queue.owned.settle(key)
+        return None if found is None else len(found.adopted)
+
+    read()
+    assert adopted() == 0
+    queue.on_owned({CLAIM_LABEL: "u-1"}, "ADDED")
+    assert adopted() == 1
+    queue.on_owned({CLAIM_LABEL: "u-1"}, DELETED)
+    assert adopted() == 0
+    queue.on_owned({CLAIM_LABEL: "u-9"}, None)
+    assert adopted() is None
+    read()
+    assert adopted() == 0
 
 
 def test_a_body_that_is_older_than_the_last_one_changes_nothing() -> None:

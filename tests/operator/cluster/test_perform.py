@@ -7,9 +7,11 @@ from typing_extensions import override
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import Conflict, Forbidden
+from rota_operator.cluster.owned_index import Owned, OwnedIndex
 from rota_operator.cluster.perform import Coordinators, Performer, Sidecars
 from rota_operator.cluster.queues import Key
 from rota_operator.reconcile.actions import (
+    CLAIM_LABEL,
     FINALIZER,
     GRACE_PERIOD_FIELD,
     RESTORING_MANAGER,
@@ -28,7 +30,7 @@ from rota_operator.reconcile.actions import (
     ScaleWorkload,
 )
 from rota_operator.reconcile.observed import Object, WorkloadRef
-from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run, status
+from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run, status, written
 
 KEY = Key("shop", "orders")
 RESOURCE: Object = {
@@ -70,7 +72,7 @@ class Others(Coordinators, Sidecars):
 
 def performed(
     actions: Sequence[Action],
-    answer: Callable[[Sent], Answer] = lambda sent: Answer(),
+    answer: Callable[[Sent], Answer] = lambda sent: written(sent) if sent.method == "PATCH" else Answer(),
     others: Others | None = None,
 ) -> tuple[list[Sent], list[Action]]:
     """The requests that these actions became, and the actions that succeeded."""
@@ -78,7 +80,7 @@ def performed(
 
     async def story(api: Api) -> None:
         performer = Performer(
-            api, others or Others(), others or Others(), lambda _, action: done.append(action)
+            api, others or Others(), others or Others(), lambda _, action: done.append(action), OwnedIndex(1)
         )
         await performer.perform(KEY, RESOURCE, actions)
 
@@ -152,7 +154,7 @@ def test_a_workload_is_adopted_without_force_in_the_version_that_was_observed() 
 def test_a_conflict_about_fields_that_may_be_forced_is_forced_in_the_same_version() -> None:
     sent, _ = performed(
         [ADOPT],
-        lambda sent: Answer() if sent.query["force"] == "true" else field_conflict(GRACE_PERIOD_FIELD),
+        lambda sent: written(sent) if sent.query["force"] == "true" else field_conflict(GRACE_PERIOD_FIELD),
     )
     assert [each.query["force"] for each in sent] == ["false", "true"]
     assert sent[0].body == sent[1].body
@@ -170,8 +172,9 @@ def test_any_other_conflict_is_reported_and_forces_nothing(answer: Answer) -> No
     server = ApiServer(lambda sent: answer)
 
     async def story(api: Api) -> None:
+        performer = Performer(api, Others(), Others(), lambda *_: None, OwnedIndex(1))
         with pytest.raises(Conflict):
-            await Performer(api, Others(), Others(), lambda *_: None).perform(KEY, RESOURCE, [ADOPT])
+            await performer.perform(KEY, RESOURCE, [ADOPT])
 
     run(server, story)
     assert [each.query["force"] for each in server.sent] == ["false"]
@@ -180,7 +183,9 @@ def test_any_other_conflict_is_reported_and_forces_nothing(answer: Answer) -> No
 def test_a_release_applies_nothing_in_the_version_that_was_read_after_an_action_before_it() -> None:
     sent, _ = performed(
         [RestoreGracePeriod(WORKLOAD, 20, "41"), ReleaseWorkload(WORKLOAD, "")],
-        lambda sent: Answer(body={"metadata": {"resourceVersion": "42"}}),
+        lambda sent: (
+            Answer(body={"metadata": {"resourceVersion": "42"}}) if sent.body is None else written(sent)
+        ),
     )
     _, restore, _, release = sent
     # Under another manager: what Rota has set goes with the release.
@@ -213,10 +218,42 @@ def test_the_first_failure_stops_the_rest() -> None:
     server = ApiServer(lambda sent: status(403, "Forbidden", denied) if sent.path == DEPLOYMENT else Answer())
 
     async def story(api: Api) -> None:
-        performer = Performer(api, Others(), Others(), lambda _, action: done.append(action))
+        performer = Performer(api, Others(), Others(), lambda _, action: done.append(action), OwnedIndex(1))
         with pytest.raises(Forbidden):
             await performer.perform(KEY, RESOURCE, [AddFinalizer(), ADOPT, ScaleWorkload(WORKLOAD, 3)])
 
     run(server, story)
     assert len(server.sent) == 2
     assert done == [AddFinalizer()]
+
+
+def test_the_index_has_what_was_written_in_the_version_of_the_answer_and_nothing_after_a_deletion() -> None:
+    index = OwnedIndex(1.0)
+
+    def known() -> list[tuple[str, str]] | None:
+        index.settle(KEY)
+        found = index.open(KEY, "u-1", 0.0)
+        if found is None:
+            return None
+        bodies = [*found.adopted, *(each for each in found[1:] if each is not None)]
+        return [(each["kind"], each["metadata"]["resourceVersion"]) for each in bodies]
+
+    async def story(api: Api) -> None:
+        performer = Performer(api, Others(), Others(), lambda *_: None, index)
+        index.begin(KEY, "u-1", 0.0)
+        index.fill(KEY, Owned((), None, None))
+        adopt = AdoptWorkload(WORKLOAD, {"metadata": {"labels": {CLAIM_LABEL: "u-1"}}}, "7", ())
+        for action, expected in (
+            (ApplyConfigMap("rota-orders", {}), [("ConfigMap", "8")]),
+            (adopt, [("Deployment", "8"), ("ConfigMap", "8")]),
+            (ReleaseWorkload(WORKLOAD, "8"), [("ConfigMap", "8")]),
+            (
+                ApplyDisruptionBudget("rota-orders", {"maxUnavailable": 1}),
+                [("ConfigMap", "8"), ("PodDisruptionBudget", "8")],
+            ),
+            (DeleteDisruptionBudget("rota-orders"), None),
+        ):
+            await performer.perform(KEY, RESOURCE, [action])
+            assert known() == expected
+
+    run(ApiServer(lambda sent: written(sent) if sent.method == "PATCH" else Answer()), story)

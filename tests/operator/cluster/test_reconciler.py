@@ -13,6 +13,7 @@ from rota_operator.cluster.errors import Conflict, Forbidden, Unavailable
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.observe import Surroundings
+from rota_operator.cluster.owned_index import OwnedIndex
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.reconciler import (
@@ -30,7 +31,7 @@ from rota_operator.cluster.reconciler import (
 from rota_operator.cluster.shared_reads import SharedReads
 from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.spec.conditions import Reason
-from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run, status
+from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run, status, written
 from tests.operator.cluster.test_perform import Others, field_conflict
 
 KEY = Key("shop", "orders")
@@ -77,7 +78,7 @@ class Cluster:
         if (refusal := self.refuse(sent)) is not None:
             return refusal
         if sent.method != "GET":
-            return Answer(body={"metadata": {"resourceVersion": "8"}})
+            return written(sent)
         if sent.path in self.objects:
             return Answer(body=copy.deepcopy(self.objects[sent.path]))
         is_list = sent.path.rpartition("/")[2] in ("deployments", "statefulsets", "horizontalpodautoscalers")
@@ -88,15 +89,21 @@ class Cluster:
         return [each.path for each in self.server.sent if each.method != "GET"]
 
 
-def play(cluster: Cluster, story: Callable[[Reconciler], Awaitable[None]]) -> None:
+def play(
+    cluster: Cluster, story: Callable[[Reconciler], Awaitable[None]], owned: OwnedIndex | None = None
+) -> None:
+    owned = owned or OwnedIndex(RESYNC_S)
+
     async def with_reconciler(api: Api) -> None:
         callbacks = GroupCallbacks(lambda key: None, lambda key: None, lambda key: None, lambda error: None)
         groups = GroupWatches(Channels(lambda: None, insecure=True), callbacks, lambda: 0)
         settings = OperatorSettings(sidecar_image="sidecar:1", fleet_address="fleet:7083", insecure=True)
         reconciler = Reconciler(
             api,
-            Surroundings(ResourceIndex(), groups, SharedReads(api, window_s=0.0), lambda: settings, (1, 35)),
-            Performer(api, groups, Others(), lambda resource, action: None),
+            Surroundings(
+                ResourceIndex(), groups, SharedReads(api, window_s=0.0), owned, lambda: settings, (1, 35)
+            ),
+            Performer(api, groups, Others(), lambda resource, action: None, owned),
             groups,
             Reports(lambda key, outcome: cluster.outcomes.append(outcome), cluster.gone.append),
             RESYNC_S,

@@ -6,7 +6,7 @@ from typing import Any
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import Forbidden
-from rota_operator.cluster.shared_reads import SharedReads
+from rota_operator.cluster.shared_reads import KEPT_S, SharedReads
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, run, status
 
@@ -50,14 +50,32 @@ def test_autoscalers_are_listed_once_for_all_who_wait_and_again_for_those_who_co
 
     async def story(api: Api) -> None:
         reads = SharedReads(api)
-        found = await asyncio.gather(reads.autoscalers("shop"), reads.autoscalers("shop"))
+        found = await asyncio.gather(reads.autoscalers("shop", 0.0), reads.autoscalers("shop", 0.0))
         assert [[each["metadata"]["name"] for each in some] for some in found] == [["foreign"], ["foreign"]]
         assert len(server.sent) == 1
-        assert list(await reads.autoscalers("other")) == []
-        await reads.autoscalers("shop")
+        assert list(await reads.autoscalers("other", 0.0)) == []
+        await reads.autoscalers("shop", 0.0)
 
     run(server, story)
     assert len(server.sent) == 3
+
+
+def test_autoscalers_are_not_listed_again_for_a_caller_that_accepts_an_older_list() -> None:
+    server = ApiServer(answer)
+
+    async def story(api: Api) -> None:
+        reads = SharedReads(api)
+        listed = {name: await reads.autoscalers(name, 100.0) for name in ("shop", "other")}
+        for name, found in listed.items():
+            assert await reads.autoscalers(name, 100.0 + KEPT_S - 0.1, KEPT_S) is found
+        assert len(server.sent) == 2
+        await reads.autoscalers("shop", 100.0 + KEPT_S, KEPT_S)
+        assert len(server.sent) == 3
+        # Kept lists end with their time.
+        await reads.autoscalers("other", 100.0 + KEPT_S, 2 * KEPT_S)
+        assert len(server.sent) == 4
+
+    run(server, story)
 
 
 def test_a_right_that_is_missing_in_one_namespace_fails_the_reads_there_alone() -> None:

@@ -22,6 +22,7 @@ from rota_operator.cluster.kinds import (
     WORKLOADS,
     ResourceKind,
 )
+from rota_operator.cluster.owned_index import OwnedIndex
 from rota_operator.cluster.queues import Key
 from tests.operator.cluster.test_index import group
 
@@ -182,7 +183,9 @@ def seen_of(server: Server) -> list[Key]:
         async def login(**_: object) -> kopf.ConnectionInfo:
             return kopf.ConnectionInfo(server=address)
 
-        found = Handlers(ResourceIndex(), add, lambda _kind, _version: None, lambda _problem: None)
+        found = Handlers(
+            ResourceIndex(), add, lambda _kind, _version: None, lambda _problem: None, OwnedIndex(1.0)
+        )
         waiting = asyncio.create_task(both.wait())
         watching = asyncio.create_task(
             handlers.watch(registry_of(found, login), ["shop"], stop, lambda: None)

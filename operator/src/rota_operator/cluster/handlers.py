@@ -19,17 +19,14 @@ from kopf._core.engines.peering import Identity
 from typing_extensions import override
 
 from rota_operator.cluster.index import ResourceIndex, key_of
-from rota_operator.cluster.kinds import (
-    CONFIG_MAP,
-    CONSUMER_GROUP,
-    DISRUPTION_BUDGET,
-    WORKLOADS,
-    ResourceKind,
-)
+from rota_operator.cluster.kinds import CONSUMER_GROUP, ResourceKind
+from rota_operator.cluster.owned_index import OWNED_KINDS, OwnedIndex
 from rota_operator.cluster.queues import Key
 from rota_operator.reconcile.actions import CLAIM_LABEL
 
 DELETED = "DELETED"
+# Type of the event of an object in a list: what was deleted since the last event before it is not reported.
+LISTED = None
 # Seconds. The API server ends a watch after this time; kopf goes on where it was.
 SERVER_TIMEOUT_S = 300
 # The API server sends a bookmark every minute, so a watch that is silent for longer is opened again: a lost connection hides changes
@@ -102,8 +99,10 @@ class Handlers:
         enqueue: Enqueue,
         note: Callable[[ResourceKind, str], None],
         warn: Callable[[str], None],
+        owned: OwnedIndex,
     ) -> None:
         self._index = index
+        self._owned = owned
         self._enqueue = enqueue
         self._note = note
         self._warn = warn
@@ -125,10 +124,18 @@ class Handlers:
             for rival in self._index.rivals(was):
                 self._add(Key(rival.namespace, rival.name), is_own=True)
 
-    async def on_owned(self, of: ResourceKind, /, meta: Mapping[str, Any], **_: object) -> None:
-        """Reconcile the ConsumerGroup whose label an object carries; what is older is read anew, so it does no harm."""
-        self._note(of, meta["resourceVersion"])
-        uid = (meta.get("labels") or {}).get(CLAIM_LABEL, "")
+    async def on_owned(
+        self, of: ResourceKind, /, type: str | None, body: Mapping[str, Any], **_: object
+    ) -> None:
+        """Take an object over into the index, and reconcile the ConsumerGroup whose label it carries."""
+        self._note(of, body["metadata"]["resourceVersion"])
+        if type is LISTED:
+            self._owned.listed()
+        if type == DELETED:
+            self._owned.remove(of, body)
+        else:
+            self._owned.take(of, body)
+        uid = (body["metadata"].get("labels") or {}).get(CLAIM_LABEL, "")
         if (key := self._index.key_of_uid(uid)) is not None:
             self._add(key, is_own=False)
 
@@ -146,7 +153,7 @@ def registry_of(
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(login)
     kopf.on.event(*resource_of(CONSUMER_GROUP), registry=registry)(handlers.on_group)
-    for kind in (*WORKLOADS, CONFIG_MAP, DISRUPTION_BUDGET):
+    for kind in OWNED_KINDS:
         kopf.on.event(*resource_of(kind), labels={CLAIM_LABEL: kopf.PRESENT}, registry=registry)(
             partial(handlers.on_owned, kind)
         )
@@ -170,7 +177,7 @@ def settings_of(namespaces: Collection[str]) -> kopf.OperatorSettings:
     settings.queueing.worker_limit = WORKERS_MAX
     settings.queueing.idle_timeout = IDLE_S
     settings.persistence.diffbase_storage = NoDiffs()
-    for kind in (*WORKLOADS, CONFIG_MAP, DISRUPTION_BUDGET):
+    for kind in OWNED_KINDS:
         settings.watching.label_selectors[resource_of(kind)] = CLAIM_LABEL
     return settings
 

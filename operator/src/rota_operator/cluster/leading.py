@@ -29,11 +29,13 @@ from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.metrics import Metrics
 from rota_operator.cluster.observe import Surroundings
 from rota_operator.cluster.offset_resets import RESET_ENDS, OffsetResets, ResetPorts
+from rota_operator.cluster.owned_index import OwnedIndex
 from rota_operator.cluster.page_groups import PageGroups
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key, ReconcileQueue
 from rota_operator.cluster.reconciler import (
+    JITTER,
     Outcome,
     Reconciler,
     Reports,
@@ -62,6 +64,8 @@ from rota_service.event_log import EventLog
 
 # Reconciles at a time. Each waits for the API server most of its time, and for others to share a list with.
 WORKERS = 16
+# For which the objects of a ConsumerGroup are trusted to be as the watches show them, since all of them were read.
+TRUST_S = 60.0
 # For an object of a ConsumerGroup, or its group at the coordinator: our own write is followed by those of controllers.
 SETTLE_S = 0.5
 # While the API server does not answer at the start, or does not know ConsumerGroups yet.
@@ -124,6 +128,8 @@ class Leading:
         self._is_leading = False
         self._environment = environment
         self._resources = ResourceIndex()
+        # A timed reconcile reads all objects, a resync among them.
+        self._owned = OwnedIndex(min(TRUST_S, (1 - JITTER) * config.resync_seconds))
         self._authority = AuthorityFile(config.tls_ca, event_log.warning)
         self._kafka = read_credentials(config.kafka_clusters)
         self._events = EventRecorder(api, wall_ms, config.identity, event_log.warning)
@@ -221,7 +227,7 @@ class Leading:
     async def _watch(self, stop: asyncio.Event) -> None:
         environment = self._environment
         note, warn = environment.api.seen.note, environment.event_log.warning
-        on_event = handlers.Handlers(self._resources, self._enqueue, note, warn)
+        on_event = handlers.Handlers(self._resources, self._enqueue, note, warn, self._owned)
         registry = handlers.registry_of(on_event, environment.api.connection_info)
         await handlers.watch(registry, environment.config.namespaces, stop, environment.take_signals)
 
@@ -278,11 +284,18 @@ class Leading:
                 self._resources,
                 self._groups,
                 SharedReads(environment.api),
+                self._owned,
                 self._settings,
                 version,
                 self._kafka,
             ),
-            Performer(environment.api, self._groups, self._fleet, partial(record_action, self._events)),
+            Performer(
+                environment.api,
+                self._groups,
+                self._fleet,
+                partial(record_action, self._events),
+                self._owned,
+            ),
             self._groups,
             Reports(self._decided, self._gone),
             float(config.resync_seconds),

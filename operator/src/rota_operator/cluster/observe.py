@@ -1,9 +1,13 @@
 """
 Reads the part of the cluster that one ConsumerGroup needs into an `Observed`. Called by the reconciler before each decision.
 
-The resource and its objects are read from the API server, so that a decision never rests on a watch that lags behind our own
-writes; other ConsumerGroups come from the index. That are seven small requests for one reconcile, however many groups there are;
-the three of them that are lists are shared with other reconciles at the same time.
+Everything that is changed is read from the API server for that decision, so that no change rests on a watch that lags behind: seven
+small requests for one reconcile, however many groups there are; the three of them that are lists are shared with other reconciles at
+the same time. Other ConsumerGroups come from the index.
+
+Most reconciles change nothing: a controller has counted pods. They observe the objects that a ConsumerGroup owns as
+`owned_index` has them, and read the ConsumerGroup and its workload alone. The reconciler asks for a direct read where that
+observation leads to a change.
 """
 
 import asyncio
@@ -11,15 +15,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
 
-from rota_operator.cluster.api import Api
+from rota_operator.cluster.api import Api, loop_time
 from rota_operator.cluster.errors import ApiError
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kafka_access import KafkaCredentials
 from rota_operator.cluster.kinds import CONFIG_MAP, DISRUPTION_BUDGET, workload_kind
+from rota_operator.cluster.owned_index import Owned, OwnedIndex, objects_name
 from rota_operator.cluster.pending_pods import pending_pods
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.refused_pods import refused_pods
-from rota_operator.cluster.shared_reads import SharedReads
+from rota_operator.cluster.shared_reads import KEPT_S, SharedReads
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.reconcile.group import claim_of
 from rota_operator.reconcile.observed import (
@@ -53,6 +58,7 @@ class Surroundings(NamedTuple):
     resources: ResourceIndex
     groups: GroupStates
     reads: SharedReads
+    owned: OwnedIndex
     # Of now: the authority may change.
     settings: Callable[[], OperatorSettings]
     version: tuple[int, int]
@@ -60,27 +66,28 @@ class Surroundings(NamedTuple):
     kafka: KafkaCredentials = KafkaCredentials()
 
 
-async def observe(api: Api, around: Surroundings, key: Key, resource: Object) -> Observed:
-    """Read the objects of a ConsumerGroup. Raises ApiError."""
+async def observe(
+    api: Api, around: Surroundings, key: Key, resource: Object, known: Owned | None = None
+) -> Observed:
+    """Observe the objects of a ConsumerGroup: those that it owns as they are known, or as they are read now. Raises ApiError."""
     own = claim_of(resource)
     selector = f"{CLAIM_LABEL}={own.uid}"
-    owned_name = f"rota-{key.name}"
+    age_s_max = 0.0 if known is None else KEPT_S
     async with first_api_error(), asyncio.TaskGroup() as tasks:
         target = tasks.create_task(target_of(api, key, own.target))
-        adopted = tasks.create_task(around.reads.adopted(key.namespace, own.uid))
-        config_map = tasks.create_task(api.find(CONFIG_MAP, key.namespace, owned_name))
-        budget = tasks.create_task(api.find(DISRUPTION_BUDGET, key.namespace, owned_name))
-        autoscalers = tasks.create_task(autoscalers_of(around.reads, key, own.target))
+        owned = tasks.create_task(owned_of(api, around, key, own.uid, known))
+        autoscalers = tasks.create_task(autoscalers_of(around.reads, key, own.target, age_s_max))
         pending = tasks.create_task(pending_pods(api, key.namespace, selector, resource))
+    adopted, config_map, budget = owned.result()
     return Observed(
         resource=resource,
         settings=around.settings(),
         version=around.version,
         target=target.result(),
-        adopted=adopted.result(),
+        adopted=adopted,
         claims=around.resources.rivals(own),
-        config_map=config_map.result(),
-        disruption_budget=budget.result(),
+        config_map=config_map,
+        disruption_budget=budget,
         autoscalers=autoscalers.result(),
         missing_secrets=pending.result().missing_secrets,
         pods_are_pending=pending.result().exist,
@@ -89,6 +96,20 @@ async def observe(api: Api, around: Surroundings, key: Key, resource: Object) ->
         is_new=around.groups.is_new(key),
         strategies=around.groups.strategies(key),
     )
+
+
+async def owned_of(api: Api, around: Surroundings, key: Key, uid: str, known: Owned | None) -> Owned:
+    """Return the objects that a ConsumerGroup owns: those that are known, or read them and take them over into the index. Raises ApiError."""
+    if known is not None:
+        return known
+    around.owned.begin(key, uid, loop_time())
+    async with first_api_error(), asyncio.TaskGroup() as tasks:
+        adopted = tasks.create_task(around.reads.adopted(key.namespace, uid))
+        config_map = tasks.create_task(api.find(CONFIG_MAP, key.namespace, objects_name(key)))
+        budget = tasks.create_task(api.find(DISRUPTION_BUDGET, key.namespace, objects_name(key)))
+    found = Owned(adopted.result(), config_map.result(), budget.result())
+    around.owned.fill(key, found)
+    return found
 
 
 @asynccontextmanager
@@ -110,11 +131,13 @@ async def target_of(api: Api, key: Key, target: WorkloadRef | None) -> Object | 
     return await api.find(workload_kind(target), key.namespace, target.name)
 
 
-async def autoscalers_of(reads: SharedReads, key: Key, target: WorkloadRef | None) -> tuple[str, ...]:
-    """Return the names of the HorizontalPodAutoscalers that scale the workload."""
+async def autoscalers_of(
+    reads: SharedReads, key: Key, target: WorkloadRef | None, age_s_max: float
+) -> tuple[str, ...]:
+    """Return the names of the HorizontalPodAutoscalers that scale the workload, as they were at most this long ago."""
     if target is None:
         return ()
-    found = await reads.autoscalers(key.namespace)
+    found = await reads.autoscalers(key.namespace, loop_time(), age_s_max)
     return tuple(each["metadata"]["name"] for each in found if scales(each, target))
 
 

@@ -1,7 +1,8 @@
 """
 Performs the actions of a plan, one after the other, and stops at the first that fails. Called by the reconciler.
 
-Each action becomes one request, or two: what the API server answers is raised as it is, and the next reconcile decides anew.
+Each action becomes one request, or two: what the API server answers is raised as it is, and the next reconcile decides anew. Objects
+that were written go into the index as the API server returns them, so that it lags behind no write of ours.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,10 +10,18 @@ from typing import Protocol, assert_never
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import Conflict, NotFound
-from rota_operator.cluster.kinds import CONFIG_MAP, CONSUMER_GROUP, DISRUPTION_BUDGET, workload_kind
+from rota_operator.cluster.kinds import (
+    CONFIG_MAP,
+    CONSUMER_GROUP,
+    DISRUPTION_BUDGET,
+    ResourceKind,
+    workload_kind,
+)
+from rota_operator.cluster.owned_index import OwnedIndex
 from rota_operator.cluster.queues import Key
 from rota_operator.reconcile.actions import (
     CLAIM_LABEL,
+    FIELD_MANAGER,
     FINALIZER,
     GROUP_LABEL,
     RESTORING_MANAGER,
@@ -66,11 +75,13 @@ class Performer:
         coordinators: Coordinators,
         sidecars: Sidecars,
         on_performed: Callable[[Object, Action], None],
+        owned: OwnedIndex,
     ) -> None:
         self._api = api
         self._coordinators = coordinators
         self._sidecars = sidecars
         self._on_performed = on_performed
+        self._owned = owned
 
     async def perform(self, key: Key, resource: Object, actions: Sequence[Action]) -> Object:
         """Perform all actions; returns the resource as they leave it. Raises ApiError, or Unavailable of a coordinator."""
@@ -112,12 +123,14 @@ class Performer:
         match action:
             case ApplyConfigMap():
                 fields = {**owned_by(resource), "data": dict(action.data)}
-                await self._api.apply(CONFIG_MAP, key.namespace, action.name, fields)
+                await self._apply(CONFIG_MAP, key, action.name, fields)
             case ApplyDisruptionBudget():
                 fields = {**owned_by(resource), "spec": action.spec}
-                await self._api.apply(DISRUPTION_BUDGET, key.namespace, action.name, fields)
+                await self._apply(DISRUPTION_BUDGET, key, action.name, fields)
             case DeleteDisruptionBudget():
                 await self._api.delete(DISRUPTION_BUDGET, key.namespace, action.name)
+                # The answer names no version that what the watch shows could be compared with.
+                self._owned.forget(key)
             case ScaleWorkload():
                 kind, name = workload_kind(action.workload), action.workload.name
                 await self._api.scale(kind, key.namespace, name, action.replicas)
@@ -130,16 +143,30 @@ class Performer:
             case _:
                 assert_never(action)
 
+    async def _apply(
+        self,
+        kind: ResourceKind,
+        key: Key,
+        name: str,
+        fields: Object,
+        *,
+        force: bool = False,
+        manager: str = FIELD_MANAGER,
+    ) -> None:
+        """Apply the fields, and take the object over into the index as the API server answers it."""
+        written = await self._api.apply(kind, key.namespace, name, fields, force=force, manager=manager)
+        self._owned.take(kind, written)
+
     async def _adopt(self, key: Key, action: AdoptWorkload) -> None:
         """Apply the fields; once more with force if only fields that may be forced conflict."""
         kind, name = workload_kind(action.workload), action.workload.name
         fields = of_version(action.fields, action.resource_version)
         try:
-            await self._api.apply(kind, key.namespace, name, fields)
+            await self._apply(kind, key, name, fields)
         except Conflict as conflict:
             if not conflict.fields or not set(conflict.fields) <= set(action.forced):
                 raise
-            await self._api.apply(kind, key.namespace, name, fields, force=True)
+            await self._apply(kind, key, name, fields, force=True)
 
     async def _restore_grace_period(self, key: Key, action: RestoreGracePeriod) -> None:
         kind, name = workload_kind(action.workload), action.workload.name
@@ -148,7 +175,7 @@ class Performer:
             return
         spec = {"template": {"spec": {"terminationGracePeriodSeconds": action.seconds}}}
         fields = of_version({"spec": spec}, action.resource_version)
-        await self._api.apply(kind, key.namespace, name, fields, force=True, manager=RESTORING_MANAGER)
+        await self._apply(kind, key, name, fields, force=True, manager=RESTORING_MANAGER)
 
     async def _release(self, key: Key, action: ReleaseWorkload) -> None:
         """Apply nothing. The workload is looked up first: an apply would create one that is gone."""
@@ -157,7 +184,7 @@ class Performer:
         if found is None:
             return
         version = action.resource_version or found["metadata"]["resourceVersion"]
-        await self._api.apply(kind, key.namespace, name, of_version({}, version))
+        await self._apply(kind, key, name, of_version({}, version))
 
     async def _set_finalizers(self, key: Key, resource: Object, *, add: bool) -> Object:
         """Add or remove our finalizer, in the version that was observed: others may change the list too."""

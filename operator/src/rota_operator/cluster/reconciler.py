@@ -5,18 +5,18 @@ Called by the queue's workers, once at a time for each ConsumerGroup. An action 
 tried again with a backoff, whatever failed.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from rota_operator.cluster.api import Api
+from rota_operator.cluster.api import Api, loop_time
 from rota_operator.cluster.errors import ApiError, Conflict, Forbidden, Refused
 from rota_operator.cluster.event_recorder import NORMAL, WARNING, EventRecorder, Fact
 from rota_operator.cluster.groups import GroupWatches
 from rota_operator.cluster.kinds import CONSUMER_GROUP
 from rota_operator.cluster.observe import Surroundings, observe
+from rota_operator.cluster.owned_index import Owned
 from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.refused_pods import lacks_pods
@@ -26,6 +26,7 @@ from rota_operator.reconcile.actions import (
     Action,
     AdoptWorkload,
     CommitInitialOffsets,
+    Configure,
     DeleteGroup,
     ReleaseWorkload,
     ScaleWorkload,
@@ -95,8 +96,7 @@ class Reconciler:
             if resource is None:
                 self._forget(key)
                 return None
-            observed = await self._observe(key, resource)
-            decision = plan(observed)
+            observed, decision = await self._decide(key, resource)
             self._watch(key, observed, decision)
             observed, error = await self._perform(key, observed, decision)
             if isinstance(error, Conflict) and error.retry and attempt + 1 < ATTEMPTS_MAX:
@@ -108,13 +108,31 @@ class Reconciler:
                 return CONFLICT_S
             if error is not None:
                 raise error
+            self._around.owned.settle(key)
             return self._again_s(key, observed, decision)
         raise AssertionError("the last attempt has an outcome")
 
-    async def _observe(self, key: Key, resource: Object) -> Observed:
-        """Read the objects of a ConsumerGroup. Raises ApiError; one that only a change ends is reported first."""
+    async def _decide(self, key: Key, resource: Object) -> tuple[Observed, Decision]:
+        """
+        Observe and plan. Raises ApiError.
+
+        A decision that changes something rests on objects that were read for it: the index may be outdated. So does one about a
+        ConsumerGroup that is being deleted, whose finalizer protects what the index may not know.
+        """
+        metadata = resource["metadata"]
+        known = self._around.owned.open(key, metadata["uid"], loop_time())
+        if known is not None and "deletionTimestamp" not in metadata:
+            observed = await self._observe(key, resource, known)
+            decision = plan(observed)
+            if not is_change(decision):
+                return observed, decision
+        observed = await self._observe(key, resource)
+        return observed, plan(observed)
+
+    async def _observe(self, key: Key, resource: Object, known: Owned | None = None) -> Observed:
+        """Observe the objects of a ConsumerGroup. Raises ApiError; one that only a change ends is reported first."""
         try:
-            return await observe(self._api, self._around, key, resource)
+            return await observe(self._api, self._around, key, resource, known)
         except (Forbidden, Refused) as error:
             unread = Observed(resource, self._around.settings(), self._around.version)
             self._reports.decided(key, Outcome(unread, pinned_decision(resource), failure_of(error)))
@@ -132,6 +150,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._looking.pop(key, None)
+        self._around.owned.forget(key)
         self._groups.remove(key)
         self._reports.gone(key)
 
@@ -152,10 +171,15 @@ class Reconciler:
             return DELETION_S
         has_no_target = decision.refusal is not None and decision.refusal.reason == Reason.TARGET_NOT_FOUND
         if has_no_target or observed.pods_are_pending or lacks_pods(observed.target):
-            now_s = asyncio.get_running_loop().time()
+            now_s = loop_time()
             return look_again_s(now_s - self._looking.setdefault(key, now_s))
         self._looking.pop(key, None)
         return self._resync_s * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def is_change(decision: Decision) -> bool:
+    """Return whether a decision changes anything; settings are sent to sidecars without a change."""
+    return any(not isinstance(each, Configure) for each in decision.actions)
 
 
 def look_again_s(looked_s: float) -> float:

@@ -30,6 +30,10 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 # Of one query; a sidecar answers at most 5,000.
 PARTITIONS_MAX = 2_000
+# Number in an error about a whole topic: it does not exist.
+ALL_PARTITIONS = -1
+NAME_TOPICS = "where a topicPattern matches more, name topics in spec.offsets.reset.topics"
+STOP_MEMBERS = "where the topic has more, stop the members and use `rota groups reset`"
 NOT_WATCHED = "the group is not watched yet"
 NO_MEMBER = "no sidecar of the group is connected, which could look up offsets in Kafka; start one, or reset the offsets with `rota groups reset`"
 
@@ -43,11 +47,33 @@ class SidecarSource(OffsetSource):
         self._access = access
 
     @override
-    async def ranges(self) -> Mapping[Partition, LogRange]:
+    async def ranges(self, topics: Collection[str]) -> Mapping[Partition, LogRange]:
+        watched = self._access.watched
+        named = [each for each in topics or watched.topics if watched.consumes(each)]
         # The start first: records that are deleted between the two queries must not put it after the end.
-        starts = await self._ask((), pb.OFFSET_KIND_START)
-        ends = await self._ask((), pb.OFFSET_KIND_END)
+        starts = await self._bounds(named, pb.OFFSET_KIND_START)
+        ends = await self._bounds(named, pb.OFFSET_KIND_END)
         return {each: LogRange(start, ends[each]) for each, start in starts.items() if each in ends}
+
+    async def _bounds(self, topics: Sequence[str], what: pb.OffsetKind.ValueType) -> Mapping[Partition, int]:
+        """Look up all that the group consumes; where that is too much for one answer, these topics, one by one."""
+        answer = await self._order(pb.QueryOffsets(what=what))
+        if not answer.error:
+            return self._offsets(answer)
+        if not answer.order_id:
+            raise Unavailable(f"{self._cannot}: {answer.error}")
+        if not topics:
+            raise Unavailable(f"{self._cannot}: {answer.error}; {NAME_TOPICS}")
+        found: dict[Partition, int] = {}
+        for topic in topics:
+            query = pb.QueryOffsets(topics=[pb.TopicPartitions(topic=topic)], what=what)
+            answer = await self._order(query)
+            if answer.error:
+                raise Unavailable(f"{self._cannot} of {topic}: {answer.error}; {STOP_MEMBERS}")
+            # A topic that does not exist has no partitions, as in the query for all.
+            if not any(each.partition == ALL_PARTITIONS for each in answer.errors):
+                found |= self._offsets(answer)
+        return found
 
     @override
     async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
@@ -92,9 +118,8 @@ class SidecarSource(OffsetSource):
     async def _ask(
         self, partitions: Sequence[Partition], what: pb.OffsetKind.ValueType, at_ms: int = 0
     ) -> Mapping[Partition, int]:
-        """Look up offsets; no partitions: all that the group consumes."""
-        answer = await self._answer(partitions, what, at_ms)
-        return {Partition(each.topic, each.partition): each.offset for each in answer.offsets}
+        """Look up offsets of these partitions."""
+        return self._offsets(await self._answer(partitions, what, at_ms))
 
     async def _answer(
         self, partitions: Sequence[Partition], what: pb.OffsetKind.ValueType, at_ms: int = 0
@@ -105,12 +130,27 @@ class SidecarSource(OffsetSource):
             numbers.setdefault(each.topic, []).append(each.number)
         topics = [pb.TopicPartitions(topic=topic, partitions=found) for topic, found in numbers.items()]
         query = pb.QueryOffsets(topics=topics, what=what, timestamp_ms=at_ms)
-        answer = await self._fleet.order(self._sidecar, pb.SidecarOrder(query_offsets=query), ANSWER_S)
+        answer = await self._order(query)
         if answer.error:
-            raise Unavailable(f"{self._sidecar.pod} cannot look up offsets: {answer.error}")
-        for error in answer.errors:
-            raise Unavailable(f"{self._sidecar.pod} cannot look up offsets of {error.topic}: {error.message}")
+            raise Unavailable(f"{self._cannot}: {answer.error}")
+        self._refuse_errors(answer)
         return answer
+
+    def _refuse_errors(self, answer: pb.OrderAnswer) -> None:
+        for error in answer.errors:
+            raise Unavailable(f"{self._cannot} of {error.topic}: {error.message}")
+
+    def _offsets(self, answer: pb.OrderAnswer) -> Mapping[Partition, int]:
+        """Return the offsets in an answer. Raises Unavailable if it lacks some."""
+        self._refuse_errors(answer)
+        return {Partition(each.topic, each.partition): each.offset for each in answer.offsets}
+
+    async def _order(self, query: pb.QueryOffsets) -> pb.OrderAnswer:
+        return await self._fleet.order(self._sidecar, pb.SidecarOrder(query_offsets=query), ANSWER_S)
+
+    @property
+    def _cannot(self) -> str:
+        return f"{self._sidecar.pod} cannot look up offsets"
 
 
 # Opens a source of the offsets of a ConsumerGroup's group; raises Unavailable.

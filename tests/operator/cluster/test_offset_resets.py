@@ -257,6 +257,18 @@ def test_a_reset_waits_while_a_pod_of_the_rollout_does_not_report_and_says_so() 
     assert run(world) == "Completed"
 
 
+def test_members_are_left_to_the_reset_from_before_its_record_until_they_have_resumed() -> None:
+    """Orders by the settings, which follow the record, would resume them in between."""
+    world = World(reset())
+    active: list[bool] = []
+    world.objects.on_patch = lambda: active.append(world.resets.is_active(KEY))
+    world.on_order = lambda pod, order: active.append(world.resets.is_active(KEY))
+    assert not world.resets.is_active(KEY)
+    assert run(world) == "Completed"
+    assert all(active)
+    assert not world.resets.is_active(KEY)
+
+
 def test_a_reset_during_a_rollout_that_does_not_end_leaves_no_pod_suspended() -> None:
     """Pods of both versions run on, and the API server says nothing new."""
     world = World(reset())

@@ -3,5 +3,5 @@ Offset resets as reviewed plans: what a target means for each partition, the pla
 
 A core. `targets` resolves a target into a `plan`, `documents` writes and reads the plan's ConfigMaps, `machine` decides what comes
 next, `orders` distributes offsets over the owners of their partitions. The shells are `rota_operator.cluster.offset_resets` and
-`rota_operator.local.offset_reset`.
+`rota_operator.local.offset_resets`.
 """

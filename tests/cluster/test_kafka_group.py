@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from tests.cluster.adopting import ready_of
 from tests.cluster.planted import KINDS, find, lines_of, outputs
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import only_row
@@ -29,9 +30,9 @@ NAMESPACE = "orders-on-kafka"
 READY_S, READY_WITHIN_S = 30, 180
 WITHIN_S = 30
 PARTITIONS, REPLICAS = 12, 3
-# Secrets: for sidecars, for applications, and of the groups whose login comes late.
+# Secrets: for sidecars, for applications, and of the group whose login comes late.
 KAFKA, APPLICATIONS = "kafka", "applications"
-LATE_SECRET, LATE_KEY = "late-secret", "late-key"
+LATE = "late"
 CERTIFICATES = ("ca.crt", "tls.crt", "tls.key")
 LATE_TOPIC = f"{NAMESPACE}.late"
 CONSUME = "import rota\nfor record in rota.Consumer(): pass"
@@ -54,12 +55,15 @@ class Example(NamedTuple):
     def wait(self, resource: str, condition: str) -> None:
         self.cluster.wait(resource, condition, namespace=NAMESPACE, within_s=READY_WITHIN_S)
 
-    def wait_not_ready(self, group: str, reason: str) -> str:
-        """Wait until the condition Ready has this reason; return its message."""
-        path = '{.status.conditions[?(@.type=="Ready")].reason}'
-        self.wait(f"consumergroup/{group}", f"jsonpath={path}={reason}")
-        conditions = self.get(f"consumergroup/{group}")["status"]["conditions"]
-        return next(str(each["message"]) for each in conditions if each["type"] == "Ready")
+    def wait_missing(self, group: str, missing: str) -> None:
+        """Wait until the condition Ready says that a Secret or key is missing."""
+        said = f"missing Secrets or keys: {missing}; create them in namespace {NAMESPACE}"
+
+        def is_named() -> bool:
+            ready = ready_of(self.get(f"consumergroup/{group}"))
+            return ready.get("reason") == "SecretNotFound" and said in ready["message"]
+
+        wait_for(f"{missing} is named", is_named, within_s=READY_WITHIN_S, poll_s=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -140,22 +144,22 @@ def auth_of(login: str) -> Manifest:
     }
 
 
-def late(name: str, servers: str, image: str) -> list[Manifest]:
-    """A group of one member with its login in a Secret of its name; its workload has no pods before it is adopted."""
+def late(servers: str, image: str) -> list[Manifest]:
+    """A group of one member with its login in the Secret LATE; its workload has no pods before it is adopted."""
     group = {
         "apiVersion": "rota.dev/v1alpha1",
         "kind": "ConsumerGroup",
-        "metadata": {"name": name},
+        "metadata": {"name": LATE},
         "spec": {
             "bootstrapServers": [servers],
             "topics": [LATE_TOPIC],
             "replicas": 1,
-            "scaleTargetRef": {"name": name},
+            "scaleTargetRef": {"name": LATE},
             "membership": {"sessionTimeoutSeconds": 6, "heartbeatIntervalSeconds": 1},
-            "auth": auth_of(name),
+            "auth": auth_of(LATE),
         },
     }
-    return [deployment(name, container("app", image, CONSUME), replicas=0), group]
+    return [deployment(LATE, container("app", image, CONSUME), replicas=0), group]
 
 
 def test_a_group_on_kafka_with_scram_over_tls_is_ready_soon_and_one_line_shows_it(
@@ -194,30 +198,18 @@ def test_kafka_itself_coordinates_the_group(example: Example) -> None:
 def test_a_missing_secret_or_key_is_named_until_it_is_there(example: Example) -> None:
     known, image = security(example.kafka), images.part("cli").name
     username, password = {"username": known.user}, {"password": known.password}
-    example.cluster.apply(secret(LATE_KEY, username), namespace=NAMESPACE)
-    for name in (LATE_SECRET, LATE_KEY):
-        example.cluster.apply(late(name, example.kafka.bootstrap_for_pods, image), namespace=NAMESPACE)
-    for group, missing in ((LATE_SECRET, LATE_SECRET), (LATE_KEY, f"{LATE_KEY}/password")):
-        said = example.wait_not_ready(group, "SecretNotFound")
-        assert f"missing Secrets or keys: {missing}; create them in namespace {NAMESPACE}" in said
-        example.cluster.apply(secret(group, username | password), namespace=NAMESPACE)
-    for group in (LATE_SECRET, LATE_KEY):
-        example.wait(f"consumergroup/{group}", "condition=Ready")
+    example.cluster.apply(late(example.kafka.bootstrap_for_pods, image), namespace=NAMESPACE)
+    for missing, then in ((LATE, username), (f"{LATE}/password", username | password)):
+        example.wait_missing(LATE, missing)
+        example.cluster.apply(secret(LATE, then), namespace=NAMESPACE)
+    example.wait(f"consumergroup/{LATE}", "condition=Ready")
 
 
 def test_each_order_is_priced_once(example: Example, tmp_path: Path) -> None:
     example.kubectl("scale", f"deployment/{SHOP}", "--replicas=0")
     example.kubectl("wait", "pods", f"--selector=app={SHOP}", "--for=delete", f"--timeout={READY_WITHIN_S}s")
     config = {"KAFKA_CONFIG": json.dumps(example.kafka.security.client_config())}
-
-    def counts() -> str:
-        return audit(NAMESPACE, example.kafka.bootstrap, tmp_path, config)
-
-    # Each poll starts a program that reads all records.
-    wait_for(
-        "every order is processed", lambda: "unprocessed 0" in counts(), within_s=READY_WITHIN_S, poll_s=1
-    )
-    found = counts()
+    found = audit(NAMESPACE, example.kafka.bootstrap, tmp_path, config, READY_WITHIN_S)
     produced = found.partition(",")[0].removeprefix("produced ")
     assert found == f"produced {produced}, processed {produced}, unprocessed 0, repeated 0"
     assert int(produced) > 0

@@ -25,7 +25,7 @@ GROUP, ENRICHER, SHOP = "orders-enricher", "orders-enricher", "orders-shop"
 ORDERS_A_SECOND = 5
 # A topic of the example, as text in its manifests and files.
 TOPIC = "orders"
-# Run in a container of the example, after the shop has closed: audits until every order has its price.
+# Run beside the example's files, after the shop has closed: audits until every order has its price.
 AUDIT = """
 import sys, time, audit
 from rota.errors import Disconnected
@@ -106,13 +106,18 @@ def move_to_kafka(
                 container.setdefault("env", []).append({"name": "KAFKA_CONFIG", "valueFrom": config})
 
 
-def audit(namespace: str, servers: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """Count the orders on this machine: what `audit.py` prints."""
-    program = folder / "audit.py"
-    program.write_text(with_topics((EXAMPLE / program.name).read_text(), namespace))
-    command = [sys.executable, str(program), servers]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
-    assert done.stdout, done.stderr
+def audit(namespace: str, servers: str, folder: Path, environment: Mapping[str, str], within_s: float) -> str:
+    """
+    Count the orders on this machine, after the shop has closed, when every order has its price: what `audit.py` prints.
+
+    Raises TimeoutExpired if one has none within the time.
+    """
+    (folder / "audit.py").write_text(with_topics((EXAMPLE / "audit.py").read_text(), namespace))
+    done = subprocess.run(
+        [sys.executable, "-c", AUDIT, servers],
+        cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=within_s,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 

@@ -1,4 +1,4 @@
-"""The operator in a pod: a ConsumerGroup is applied, adopted, shown as it is, and leaves nothing behind."""
+"""The operator in a pod: a ConsumerGroup is applied, adopted, shown as it is, has its offsets reset, and leaves nothing behind."""
 
 import json
 import re
@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.cluster.adopting import NO_NODE
 from tests.cluster.kubectl_rota import KubectlRota
+from tests.cluster.offset_resets import OffsetResets, restarts
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import only_row
 from tests.support.cluster.manifests import Manifest
@@ -24,8 +26,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 READY_WITHIN_S = 120
 PARTITIONS, REPLICAS = 12, 3
-OWN_GRACE_S, SESSION_S = 5, 60
-LONG_SESSION_S = 900
+OWN_GRACE_S = 5
+# A member goes only by leaving the group.
+SESSION_S = 900
 SERVERS = f"rota://{COORDINATOR_ADDRESS}"
 
 
@@ -98,7 +101,7 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     rota_cluster.wait("serviceaccount/default", "create", namespace=namespace)
     manifests = orders(namespace, images.part("cli").name)
     # A busy machine may freeze a member for longer than the 6 s of the example; one that is expelled repeats records.
-    manifests[1]["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
+    manifests[1]["spec"]["membership"] = {"static": True, "sessionTimeoutSeconds": SESSION_S}
     rota_cluster.apply(manifests, namespace=namespace)
     example = Applied(rota_cluster, namespace, manifests)
     example.wait_adopted()
@@ -255,15 +258,8 @@ def test_a_workload_that_its_owner_replaced_is_adopted_again_as_before(applied: 
 
 
 def test_static_members_of_a_deployment_keep_their_partitions_over_a_rollout(applied: Applied) -> None:
-    """The pods' names change, their instances do not. A session is so long that a member goes only by leaving the group."""
-    membership = {"static": True, "sessionTimeoutSeconds": LONG_SESSION_S}
-    change = json.dumps({"spec": {"membership": membership}})
-    applied.kubectl("patch", f"consumergroup/{GROUP}", "--type=merge", f"--patch={change}")
-    applied.cluster.wait(
-        f"deployment/{ENRICHER}",
-        "jsonpath={.spec.template.spec.initContainers[0].args[?(@=='--static')]}=--static",
-        namespace=applied.namespace,
-    )
+    """The pods' names change, their instances do not."""
+    # A pod from when the workload was replaced may still be there.
     applied.wait_rolled_out()
     applied.wait_shared()
     before, instances = applied.status(), applied.instances()
@@ -292,7 +288,7 @@ def test_static_members_of_a_deployment_keep_their_partitions_over_a_rollout(app
 def test_each_order_is_priced_once_over_a_replaced_workload_and_a_deleted_pod(
     applied: Applied, report: list[str]
 ) -> None:
-    """The last of the tests that share the example: it audits what has been sold during all of them."""
+    """Audit what has been sold during all tests before; the one after it processes orders again."""
     applied.wait_rolled_out()
     [deleted, *_] = sorted(each["metadata"]["name"] for each in applied.members())
     applied.kubectl("delete", f"pod/{deleted}", f"--timeout={READY_WITHIN_S}s")
@@ -314,11 +310,54 @@ def test_each_order_is_priced_once_over_a_replaced_workload_and_a_deleted_pod(
     assert found[1] == found[2] != "0"
 
 
+def test_a_dry_run_of_a_reset_its_execution_and_the_undo_while_the_pods_run(
+    applied: Applied, kubectl_rota: KubectlRota
+) -> None:
+    """The dry run's plan is executed, undone, and acts once; no pod restarts. It leaves prices behind that are there twice."""
+    resets = OffsetResets(applied.cluster, applied.namespace, GROUP)
+    # Records come meanwhile.
+    applied.kubectl("scale", f"deployment/{SHOP}", "--replicas=1")
+    applied.kubectl("rollout", "status", f"deployment/{SHOP}", f"--timeout={READY_WITHIN_S}s")
+    pods = restarts(applied.members())
+    assert len(pods) == REPLICAS
+    resets.request("replay-1", dry_run=True, earliest=True)
+    planned = resets.wait_phase("replay-1", "Planned")
+    plan = resets.plan(planned["planConfigMap"])
+    assert planned["planConfigMap"] == f"{GROUP}-reset-replay-1"
+    assert [new for _, new in plan.values()] == [0] * PARTITIONS
+    assert planned["repeatedRecords"] == sum(old for old, _ in plan.values()) > 0
+
+    resets.request("replay-1", dry_run=False, earliest=True)
+    done = resets.wait_phase("replay-1", "Completed")
+    undo = resets.plan(done["undoConfigMap"])
+    # Read on between the dry run and the suspension.
+    assert all(undo[number][1] >= old for number, (old, _) in plan.items())
+    assert done["planHash"] == planned["planHash"]
+
+    command = ("groups", "reset", GROUP, "--from-config-map", done["undoConfigMap"], "-o", "json")
+    reviewed = kubectl_rota(*command, "--dry-run").data
+    assert [each["new"] for each in reviewed["partitions"]] == [undo[number][1] for number in sorted(undo)]
+    reset = ("groups", "reset", GROUP, "--request-id", reviewed["request_id"], "--execute")
+    back = kubectl_rota(*reset, "-o", "json")
+    assert back.data["partitions"] == reviewed["partitions"]
+    assert "Committing: " in back.stderr
+    record = resets.record()
+    assert (record["requestId"], record["phase"]) == (reviewed["request_id"], "Completed")
+    assert kubectl_rota(*reset).error.endswith("was executed before: make a new dry run")
+    resets.request("replay-1", dry_run=False, earliest=True)
+    resets.wait_condition("OffsetReset", "reason=AlreadyExecuted")
+    assert resets.record()["requestId"] == reviewed["request_id"]
+    assert restarts(applied.members()) == pods
+    resets.wait_condition("Ready", "status=True")
+
+
 def test_deleting_a_group_gives_its_workload_back_as_its_owner_applied_it(
     rota_cluster: Cluster, namespace: str
 ) -> None:
     manifests = orders(namespace, images.part("cli").name)
     config_map, group, enricher, _ = manifests
+    # What is given back is the workload: its pods need not start.
+    enricher["spec"]["template"]["spec"]["nodeSelector"] = NO_NODE
     # Shorter than a drain: the operator raises it meanwhile.
     enricher["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = OWN_GRACE_S
     rota_cluster.apply([config_map, enricher], namespace=namespace)

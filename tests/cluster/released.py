@@ -35,7 +35,7 @@ REPLICAS = 2
 # Of the orders' topic.
 PARTITIONS = 12
 HOSTNAME = "kubernetes.io/hostname"
-# Variable that an adopted producer has, beside its token.
+# Variable that an adopted client has: the path of its token.
 GIVEN = '{.spec.template.spec.containers[0].env[?(@.name=="ROTA_TOKEN_FILE")].value}'
 PARTS = ("operator", "coordinator", "sidecar")
 NEXT = "-next"
@@ -207,14 +207,16 @@ class Release(NamedTuple):
 
         wait_for("the coordinator is ready again", replaced, within_s=WITHIN_S, poll_s=0.2)
 
-    def run_in_application(self, program: str, *arguments: str) -> str:
-        """Run a program beside the example's application, with its files and credentials."""
-        text, pod = with_topics(program, self.shop), self.consumers()[0]["metadata"]["name"]
-        return self.kubectl("exec", pod, "--container=app", "--", "python", "-c", text, *arguments).strip()
+    def run_in(self, deployment: str, program: str, *arguments: str) -> str:
+        """Run a program in a pod of one of the example's Deployments, beside its application, with its files and credentials."""
+        text, pod = with_topics(program, self.shop), self.pods(self.shop, f"app={deployment}")[0]
+        return self.kubectl(
+            "exec", pod["metadata"]["name"], "--container=app", "--", "python", "-c", text, *arguments
+        ).strip()
 
     def audit(self, servers: str = "") -> Audit:
         """Count the orders in Rota's log, or at these servers of Kafka, once each has its price."""
-        audited = self.run_in_application(AUDIT, servers or f"rota://{self.coordinator}")
+        audited = self.run_in(ENRICHER, AUDIT, servers or f"rota://{self.coordinator}")
         found = AUDITED.fullmatch(audited)
         assert found is not None, audited
         return Audit(*map(int, found.groups()))
@@ -222,11 +224,15 @@ class Release(NamedTuple):
     def pause_s(self, since_ms: int) -> float:
         """Return the longest time without an order that was priced, since a time and until after now."""
         times = (str(since_ms), str(now_ms()))
-        return float(self.run_in_application(PAUSE, f"rota://{self.coordinator}", *times))
+        return float(self.run_in(ENRICHER, PAUSE, f"rota://{self.coordinator}", *times))
+
+    def wait_adopted(self, deployment: str) -> None:
+        """Wait until the operator has given a client its token."""
+        self.kubectl("wait", f"deployment/{deployment}", f"--for=jsonpath={GIVEN}", f"--timeout={WITHIN_S}s")
 
     def start_producer(self) -> None:
-        """Scale the example's producer to a pod, once the operator has adopted it: an earlier pod would be replaced at once."""
-        self.kubectl("wait", f"deployment/{PRODUCER}", f"--for=jsonpath={GIVEN}", f"--timeout={WITHIN_S}s")
+        """Scale the example's producer to a pod, once it is adopted: an earlier pod would be replaced at once."""
+        self.wait_adopted(PRODUCER)
         self.kubectl("scale", f"deployment/{PRODUCER}", "--replicas=1")
 
     def stop_producer(self) -> None:

@@ -13,19 +13,15 @@ from tests.support.coordinator import Coordinator, serving
 
 
 @pytest.fixture(scope="module")
-def without_operator(consumer_groups: Cluster) -> Iterator[Cluster]:
-    """The cluster with ConsumerGroups, in which no operator runs: one that other tests need is away meanwhile."""
+def without_operator(consumer_groups: Cluster) -> Cluster:
+    """The cluster with ConsumerGroups, in which no operator runs: one that was there is stopped until `rota_cluster` is needed again."""
     names = ["deployment", OPERATOR, "--namespace", NAMESPACE]
-    is_there = bool(consumer_groups.kubectl("get", *names, "--ignore-not-found", "--output=name"))
-    if is_there:
+    if consumer_groups.kubectl("get", *names, "--ignore-not-found", "--output=name"):
         consumer_groups.kubectl("scale", *names, "--replicas=0")
         consumer_groups.kubectl(
             "wait", "pods", f"--selector=app={OPERATOR}", "--for=delete", f"--namespace={NAMESPACE}"
         )
-    yield consumer_groups
-    if is_there:
-        consumer_groups.kubectl("scale", *names, "--replicas=1")
-        consumer_groups.wait(f"deployment/{OPERATOR}", "condition=Available", namespace=NAMESPACE)
+    return consumer_groups
 
 
 @pytest.fixture(scope="module")

@@ -46,9 +46,13 @@ def consumer_groups(cluster: Cluster) -> Cluster:
     return cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rota_cluster(consumer_groups: Cluster) -> Cluster:
-    """The cluster with a coordinator and an operator in it; applications of tests use the image of the command line."""
+    """
+    The cluster with a coordinator and an operator in it; applications of tests use the image of the command line.
+
+    Both stay there after the module; one that was stopped since starts again.
+    """
     deploy_rota(consumer_groups)
     return consumer_groups
 

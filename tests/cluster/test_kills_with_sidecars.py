@@ -30,7 +30,7 @@ from tests.support.processes import Process, free_port, steady_ms, wait_for
 # Limits of time are reached only by what hangs.
 pytestmark = [pytest.mark.cluster, pytest.mark.soak("hand-over-kills"), pytest.mark.timeout(600)]
 
-WITHIN_S, POLL_S = 120, 0.2
+WITHIN_S, POLL_S = 120, 0.5
 # From the moment at which the operator is back; on a machine that has nothing else to do.
 NAMELESS_S = 10
 # Before and after a write is carried out.

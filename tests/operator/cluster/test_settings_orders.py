@@ -41,7 +41,7 @@ class Sidecars(Fleet):
 
     @override
     async def order(self, sidecar: SidecarRef, order: pb.SidecarOrder, within_s: float) -> pb.OrderAnswer:
-        if not order.HasField("configure"):
+        if order.WhichOneof("order") in ("suspend", "resume"):
             self.suspensions.append((sidecar.pod, str(order.WhichOneof("order"))))
             return pb.OrderAnswer(order_id=1)
         self.sent.append(sidecar.pod)

@@ -1,5 +1,6 @@
 """A workload is adopted, stays its owner's, and is given back as its owner has applied it. No pod runs here."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,7 +53,11 @@ def apply_change_server_side(shop: Shop, manifests: Sequence[Manifest]) -> None:
 
 
 def replace(shop: Shop, manifests: Sequence[Manifest]) -> None:
-    shop.kubectl("replace", "--filename", "-", input=as_list(manifests))
+    """Replace any version: without a path, kubectl replaces the one that it has read, which a controller may have counted pods in since."""
+    for each in manifests:
+        resource = f"{each['kind'].lower()}s/{each['metadata']['name']}"
+        path = f"/apis/{each['apiVersion']}/namespaces/{shop.namespace}/{resource}"
+        shop.cluster.kubectl("replace", "--raw", path, "--filename", "-", input=json.dumps(each))
 
 
 def scale(shop: Shop, manifests: Sequence[Manifest]) -> None:
@@ -186,7 +191,7 @@ def test_what_replace_takes_away_is_put_back_as_it_was(shop: Shop) -> None:
     shop.groups_of([manifest])
     shop.wait_adopted("deployment/replaced")
     before = shop.get("deployment/replaced")
-    shop.kubectl("replace", "--filename", "-", input=as_list([manifest]))
+    replace(shop, [manifest])
     shop.wait_adopted("deployment/replaced")
     after = shop.get("deployment/replaced")
     assert after["spec"] == before["spec"]

@@ -10,7 +10,7 @@ may have read its file while the group was suspended, and a rollout that would r
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from google.protobuf.json_format import Parse
@@ -132,19 +132,13 @@ class SettingsOrders:
             and self._answered.get(pod) != wanted.settings
             and self._started_with.get(pod) == wanted.settings_hash
         ]
-        for first in range(0, len(left), ORDERS_AT_A_TIME):
-            some = left[first : first + ORDERS_AT_A_TIME]
-            await asyncio.gather(*(self._configure(*each) for each in some))
+        await _in_batches(self._configure, left)
         others = [
-            (principal, wanted.suspend)
+            (principal, wanted)
             for pod, principal in connected.items()
             if (wanted := self._wanted.get(key_of(principal))) is not None and self._is_outdated(pod, wanted)
         ]
-        for first in range(0, len(others), ORDERS_AT_A_TIME):
-            some_others = others[first : first + ORDERS_AT_A_TIME]
-            await asyncio.gather(
-                *(self._suspend(principal, suspend=suspend) for principal, suspend in some_others)
-            )
+        await _in_batches(self._suspend, others)
 
     def _is_outdated(self, pod: Pod, wanted: Wanted) -> bool:
         """Return whether a sidecar that does not take these settings is suspended, or reads, other than they say."""
@@ -153,10 +147,13 @@ class SettingsOrders:
         has_refused = refused is not None and refused.settings == wanted.settings
         return (is_left_out or has_refused) and self._suspended.get(pod, wanted.suspend) != wanted.suspend
 
-    async def _suspend(self, principal: Principal, *, suspend: bool) -> None:
+    async def _suspend(self, principal: Principal, wanted: Wanted) -> None:
+        """Send a sidecar Suspend or Resume, as the settings say."""
         if self._is_resetting(key_of(principal)):
             return
-        order = pb.SidecarOrder(suspend=pb.Suspend()) if suspend else pb.SidecarOrder(resume=pb.Resume())
+        order = (
+            pb.SidecarOrder(suspend=pb.Suspend()) if wanted.suspend else pb.SidecarOrder(resume=pb.Resume())
+        )
         # Without an answer, or with an error, its next report says the same, and the order is sent again.
         await self._fleet.order(principal.sidecar, order, ANSWER_S)
 
@@ -172,6 +169,14 @@ class SettingsOrders:
         if answer.error:
             self._refused[pod] = RefusedSettings(key_of(principal), wanted.settings, answer.error)
             self._warn(f"{principal.sidecar.pod} of {principal.group} refuses new settings: {answer.error}")
+
+
+async def _in_batches(
+    send: Callable[[Principal, Wanted], Awaitable[None]], orders: Sequence[tuple[Principal, Wanted]]
+) -> None:
+    """Send orders, ORDERS_AT_A_TIME side by side."""
+    for first in range(0, len(orders), ORDERS_AT_A_TIME):
+        await asyncio.gather(*(send(*each) for each in orders[first : first + ORDERS_AT_A_TIME]))
 
 
 def key_of(principal: Principal) -> Key:

@@ -91,15 +91,25 @@ async def failed(server: "Server", request: web.Request, response: web.StreamRes
     await response.write(json.dumps(wrong).encode() + b"\n")
 
 
+async def failed_while_another_waits(
+    server: "Server", request: web.Request, response: web.StreamResponse
+) -> None:
+    await server.is_left_waiting.wait()
+    await failed(server, request, response)
+
+
 class Server:
     """
     ConsumerGroup `one` exists from the beginning, `two` is created while the first watch is open.
 
-    `answer` answers the first watch of ConsumerGroups; each later one shows what has happened since its version.
+    `answer` answers the first watch of ConsumerGroups; each later one shows what has happened since its version. Watches of the kind
+    `unanswered` get no answer at all.
     """
 
-    def __init__(self, answer: WatchAnswer) -> None:
+    def __init__(self, answer: WatchAnswer, unanswered: ResourceKind | None = None) -> None:
         self._first: list[WatchAnswer] = [answer]
+        self._unanswered = unanswered
+        self.is_left_waiting = asyncio.Event()
         self._discovery = discovery_of(KINDS)
         self.ended = threading.Event()
         self.lists = 0
@@ -129,6 +139,9 @@ class Server:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
+        if self._unanswered is not None and request.path.endswith(f"/{self._unanswered.plural}"):
+            self.is_left_waiting.set()
+            await self.idle()
         if request.path == GROUPS_PATH:
             self.watched_from.append(request.query["resourceVersion"])
             if self._first:
@@ -221,3 +234,11 @@ def test_a_watch_whose_history_is_gone_begins_with_a_list() -> None:
 def test_an_answer_that_a_watch_cannot_be_gone_on_from_ends_all_watches(answer: WatchAnswer) -> None:
     with pytest.raises(WatchFailed, match="the API server cannot be watched"):
         seen_of(Server(answer))
+
+
+def test_a_watch_that_takes_the_end_of_all_for_a_pause_of_its_own_does_not_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handlers, "ENDING_S", 0.5)
+    with pytest.raises(WatchFailed, match="the API server cannot be watched"):
+        seen_of(Server(failed_while_another_waits, unanswered=CONFIG_MAP))

@@ -32,6 +32,8 @@ SERVER_TIMEOUT_S = 300
 # The API server sends a bookmark every minute, so a watch that is silent for longer is opened again: a lost connection hides changes
 # for no longer than this.
 SILENCE_S = 70
+# Between the end of the first of kopf's tasks and the next cancellation of those that go on; kopf itself waits for 5 s.
+ENDING_S = 10
 CONNECT_TIMEOUT_S = 10
 # Of a list of all objects of one kind.
 LIST_TIMEOUT_S = 20
@@ -213,9 +215,29 @@ async def watch(
     )
     take_signals()
     try:
-        await kopf.run_tasks(tasks, ignored=others)
+        await _run(tasks, others)
     except APIForbiddenError:
         raise
     except (APIError, WatchingError, aiohttp.ClientError, TimeoutError, ValueError) as error:
         said = str(error) or type(error).__name__
         raise WatchFailed(f"the API server cannot be watched: {said[:MESSAGE_LENGTH_MAX]}") from None
+
+
+async def _run(tasks: Collection[asyncio.Task[None]], others: Collection[asyncio.Task[Any]]) -> None:
+    """
+    Run kopf's tasks to their end.
+
+    kopf cancels its tasks once and waits for them. A watch that waits for an answer just then takes that for a pause of its own, and
+    begins anew (`kopf._cogs.clients.api.stream`, 1.45): what goes on is cancelled again.
+    """
+    running = asyncio.create_task(kopf.run_tasks(tasks, ignored=others))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        running.cancel()
+        raise
+    finally:
+        while not (await asyncio.wait({running}, timeout=ENDING_S))[0]:
+            for left in asyncio.all_tasks().difference(others, {running}):
+                left.cancel()
+    await running

@@ -9,6 +9,7 @@ import pytest
 from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.offset_orders import OffsetOrders
+from rota_operator.cluster.offset_queries import PAGE_SIZE, PAGES_MAX
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import key_of
 from rota_operator.cluster.watched import Watched
@@ -159,6 +160,54 @@ def test_the_lag_of_a_partition_without_an_owner_is_known_from_a_sidecar_and_exp
         assert KEY in operator.states
         assert [each.what for each in sidecar.asked[:3]] == list(KINDS)
         assert not sidecar.asked[0].topics
+
+    run(story, sidecar)
+
+
+def test_a_group_with_more_partitions_than_one_answer_has_is_listed_page_by_page() -> None:
+    pages = {"": [1, 2], "orders/2": [3]}
+
+    def paged(order: pb.SidecarOrder) -> pb.OrderAnswer:
+        query = order.query_offsets
+        assert query.page_size == PAGE_SIZE
+        if query.topics:
+            return found(order)
+        offsets = [
+            pb.PartitionOffset(topic="orders", partition=number, offset=OFFSETS[query.what])
+            for number in pages[query.page_token]
+        ]
+        return pb.OrderAnswer(
+            order_id=order.order_id,
+            offsets=offsets,
+            next_page_token="" if query.page_token else "orders/2",
+        )
+
+    sidecar = Sidecar("orders-0", paged)
+
+    async def story(operator: Operator) -> None:
+        await operator.until(lambda: operator.view.unowned == 3)
+        assert [each.lag_records for each in operator.view.partitions] == [6, 17, 17, 17]
+        assert operator.groups.is_new(KEY) is False
+        asked = [(each.what, each.page_token) for each in sidecar.asked[:6]]
+        assert asked == [(kind, token) for kind in KINDS for token in pages]
+        assert operator.warnings == []
+
+    run(story, sidecar)
+
+
+def test_pages_without_an_end_are_an_error() -> None:
+    def endless(order: pb.SidecarOrder) -> pb.OrderAnswer:
+        return pb.OrderAnswer(order_id=order.order_id, next_page_token="orders/2")
+
+    sidecar = Sidecar("orders-0", endless)
+
+    async def story(operator: Operator) -> None:
+        await operator.until(lambda: bool(operator.warnings))
+        assert operator.warnings == [
+            "orders-0 of shop/orders cannot look up offsets: the group has more than 200000 partitions; subscribe to fewer topics"
+        ]
+        assert {each.what for each in sidecar.asked[:PAGES_MAX]} == {COMMITTED}
+        assert operator.view.unowned == 0
 
     run(story, sidecar)
 

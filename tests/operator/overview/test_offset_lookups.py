@@ -135,7 +135,7 @@ def test_a_query_has_a_bounded_number_of_partitions_and_the_rest_comes_next() ->
     assert {*first[0].partitions, *second[0].partitions} == {*group.unowned}
 
 
-def test_the_order_names_the_partitions_by_topic() -> None:
+def test_the_request_names_the_partitions_by_topic() -> None:
     query = OffsetQuery("a", END, (orders(0), orders(2), Partition("payments", 1)))
     named = pb.QueryOffsets(
         what=END,
@@ -144,8 +144,8 @@ def test_the_order_names_the_partitions_by_topic() -> None:
             pb.TopicPartitions(topic="payments", partitions=[1]),
         ],
     )
-    assert query.order() == pb.SidecarOrder(query_offsets=named)
-    assert OffsetQuery("a", START).order() == pb.SidecarOrder(query_offsets=pb.QueryOffsets(what=START))
+    assert query.request() == named
+    assert OffsetQuery("a", START).request() == pb.QueryOffsets(what=START)
 
 
 def test_sidecars_are_asked_in_turn() -> None:

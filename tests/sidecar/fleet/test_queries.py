@@ -32,10 +32,17 @@ class Asking:
         self._number = 100
 
     async def answer(
-        self, what: pb.OffsetKind.ValueType, *topics: pb.TopicPartitions, timestamp_ms: int = 0
+        self,
+        what: pb.OffsetKind.ValueType,
+        *topics: pb.TopicPartitions,
+        timestamp_ms: int = 0,
+        page_size: int = 0,
+        page_token: str = "",
     ) -> pb.OrderAnswer:
         self._number += 1
-        query = pb.QueryOffsets(topics=topics, what=what, timestamp_ms=timestamp_ms)
+        query = pb.QueryOffsets(
+            topics=topics, what=what, timestamp_ms=timestamp_ms, page_size=page_size, page_token=page_token
+        )
         return await self._fleet.order(self._number, query_offsets=query)
 
     async def offsets(
@@ -106,8 +113,41 @@ def test_a_query_that_cannot_be_executed_is_refused_with_the_reason(
         assert f"expected at most {PARTITIONS_MAX}" in (await ask.answer(END, many)).error
         coordinator.make_topic(f"{topic}-wide", PARTITIONS_MAX + 1)
         assert f"at most {PARTITIONS_MAX}" in (await ask.answer(END, of(f"{topic}-wide"))).error
+        assert "page_size is -1" in (await ask.answer(END, page_size=-1)).error
+        assert "page token is invalid" in (await ask.answer(END, page_size=1, page_token=topic)).error
 
     run_story(tmp_path, coordinator, topic, story, begins=False)
+
+
+def test_pages_have_every_partition_once_also_of_a_topic_that_one_page_does_not_hold(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    wide = f"{topic}-wide"
+
+    async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
+        await fleet.wait_until(lambda: bool(fleet.reports))
+        ask = Asking(fleet)
+        coordinator.make_topic(wide, PARTITIONS_MAX + 1)
+        # More than fit into an answer are those of a page too.
+        first = await ask.answer(END, page_size=PARTITIONS_MAX + 1)
+        second = await ask.answer(END, page_size=PARTITIONS_MAX + 1, page_token=first.next_page_token)
+        assert [len(each.offsets) for each in (first, second)] == [PARTITIONS_MAX, 3]
+        assert (first.error, second.error, second.next_page_token) == ("", "", "")
+        found = [(each.topic, each.partition) for page in (first, second) for each in page.offsets]
+        assert found == sorted(
+            [(topic, 0), (topic, 1), *((wide, number) for number in range(PARTITIONS_MAX + 1))]
+        )
+        assert {each.topic for each in second.topic_ids} == {wide}
+        # What does not exist is on the first page alone.
+        missing = f"{topic}-never-made"
+        named = (of(topic), of(missing))
+        first = await ask.answer(START, *named, page_size=1)
+        second = await ask.answer(START, *named, page_size=1, page_token=first.next_page_token)
+        assert [[each.topic for each in page.errors] for page in (first, second)] == [[missing], []]
+        assert [each.partition for page in (first, second) for each in page.offsets] == [0, 1]
+
+    flags = ("--topics=", f"--topic-pattern={topic}.*")
+    run_story(tmp_path, coordinator, topic, story, *flags, begins=False)
 
 
 def test_long_answers_come_in_several_reports_and_none_is_lost(

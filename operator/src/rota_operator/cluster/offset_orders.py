@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
+from rota_operator.cluster.offset_queries import query_offsets
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import Fleet, key_of
 from rota_operator.fleet.principal import SidecarRef
@@ -16,8 +17,6 @@ from rota_operator.overview.offset_lookups import OffsetQuery
 from rota_proto.fleet.v1.fleet_pb2 import OrderAnswer
 
 ROUND_S = 1.0
-# Longer than the sidecar's own limit of 20 s, whose error says more.
-ANSWER_S = 25.0
 QUERIES_AT_A_TIME = 200
 
 
@@ -75,9 +74,8 @@ class OffsetOrders:
 
     async def _ask(self, key: Key, query: OffsetQuery) -> None:
         try:
-            answer = await self._fleet.order(
-                SidecarRef(key.namespace, query.sidecar), query.order(), ANSWER_S
-            )
+            sidecar = SidecarRef(key.namespace, query.sidecar)
+            answer = await query_offsets(self._fleet, sidecar, query.request())
         finally:
             self._under_way -= 1
         self._lookups.query_answered(key, query, answer, self._now_ms())

@@ -17,7 +17,7 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 QUERY_INTERVAL_MS = 2_000
 # Between two listings; topics get partitions meanwhile.
 LISTING_INTERVAL_MS = 30_000
-# After a listing that a sidecar refused, for instance because the group has too many partitions for one answer.
+# After a listing that a sidecar refused, for instance because brokers do not answer.
 LISTING_RETRY_MS = 5_000
 # Between two lookups of one partition.
 LOOKUP_INTERVAL_MS = 10_000
@@ -40,13 +40,13 @@ class OffsetQuery:
     # Empty: all partitions of the topics that the group consumes.
     partitions: tuple[Partition, ...] = ()
 
-    def order(self) -> pb.SidecarOrder:
-        """Return the order of Fleet, without its id."""
+    def request(self) -> pb.QueryOffsets:
+        """Return the query as Fleet has it."""
         topics: dict[str, list[int]] = {}
         for each in self.partitions:
             topics.setdefault(each.topic, []).append(each.number)
         named = [pb.TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
-        return pb.SidecarOrder(query_offsets=pb.QueryOffsets(topics=named, what=self.kind))
+        return pb.QueryOffsets(topics=named, what=self.kind)
 
 
 @dataclass(frozen=True, slots=True)

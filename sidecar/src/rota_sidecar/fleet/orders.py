@@ -168,6 +168,7 @@ class OrderExecutor:
         answer.topic_ids.extend(
             pb.TopicId(topic=topic, topic_id=topic_id) for topic, topic_id in sorted(found.topic_ids.items())
         )
+        answer.next_page_token = found.next_page_token
 
     async def _reset(self, reset: pb.ResetOffsets) -> Sequence[pb.PartitionOffset]:
         offsets = {

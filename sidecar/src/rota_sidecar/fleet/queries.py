@@ -2,11 +2,13 @@
 Looks up offsets for Fleet: committed, log start, log end, by timestamp; of any partition, also of those that no member owns.
 
 Used by `fleet.orders`: the operator has no credentials for Kafka, the sidecar has. One query runs at a time, and every query
-ends within TIMEOUT_S.
+ends within TIMEOUT_S. A query with a page size is answered in pages, each by a query of its own; the page token names the last partition of
+the page before.
 """
 
 import asyncio
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,6 +27,8 @@ LOOK_UP_S = 15.0
 # An answer is part of a report, which has at most 4 MiB.
 PARTITIONS_MAX = 5_000
 ALL_PARTITIONS = -1
+# Topic and number of the last partition of a page.
+_PAGE_TOKEN = re.compile(r"([^/]{1,249})/([0-9]{1,10})", re.ASCII)
 
 
 class QueryError(Exception):
@@ -39,6 +43,8 @@ class Found(NamedTuple):
     errors: Mapping[Partition, str]
     # By topic, as far as the engine has ids.
     topic_ids: Mapping[str, bytes]
+    # Empty: the last page.
+    next_page_token: str
 
 
 class OffsetQueries:
@@ -74,10 +80,15 @@ class OffsetQueries:
             found, wrong = _existing(topic, wanted.get(topic, ()), count)
             partitions += found
             errors |= wrong
-        _check_number(len(partitions))
-        offsets, failed = await self._offsets(partitions, query)
-        ids = {name: topic.topic_id for name, topic in described.items() if topic.topic_id}
-        return Found(offsets, {**errors, **failed}, ids)
+        page, next_page_token = _page(partitions, query)
+        offsets, failed = await self._offsets(page, query)
+        ids = {
+            topic: described[topic].topic_id
+            for topic in {each.topic for each in page}
+            if described[topic].topic_id
+        }
+        # What does not exist is on the first page.
+        return Found(offsets, failed if query.page_token else {**errors, **failed}, ids, next_page_token)
 
     async def _described(self, wanted: Collection[str]) -> Mapping[str, Topic]:
         if wanted:
@@ -139,6 +150,10 @@ def _check(query: pb.QueryOffsets) -> None:
         )
     if query.what == pb.OFFSET_KIND_TIMESTAMP and query.timestamp_ms < 0:
         raise QueryError(f"timestamp_ms is {query.timestamp_ms}; expected Unix time in milliseconds")
+    if query.page_size < 0:
+        raise QueryError(f"page_size is {query.page_size}; expected a number of partitions")
+    if query.page_token and _PAGE_TOKEN.fullmatch(query.page_token) is None:
+        raise QueryError("the page token is invalid; pass the next_page_token of the page before")
     names = [each.topic for each in query.topics]
     wrong = topics_problem(names)
     if wrong:
@@ -153,6 +168,19 @@ def _check_number(partitions: int) -> None:
         raise QueryError(
             f"the query covers {partitions} partitions or topics; expected at most {PARTITIONS_MAX}, name fewer of them"
         )
+
+
+def _page(partitions: Sequence[Partition], query: pb.QueryOffsets) -> tuple[Sequence[Partition], str]:
+    """Return the partitions that the query is answered for, of all in their order, and the next page token."""
+    if not query.page_size and not query.page_token:
+        _check_number(len(partitions))
+        return partitions, ""
+    if query.page_token:
+        topic, _, number = query.page_token.partition("/")
+        partitions = partitions[bisect_right(partitions, Partition(topic, int(number))) :]
+    page = partitions[: min(query.page_size or PARTITIONS_MAX, PARTITIONS_MAX)]
+    is_last = len(page) == len(partitions)
+    return page, "" if is_last else f"{page[-1].topic}/{page[-1].number}"
 
 
 def _existing(

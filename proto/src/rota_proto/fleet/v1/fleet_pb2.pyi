@@ -320,9 +320,12 @@ class OrderAnswer(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
     TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     error: _builtins.str
     """Empty = done."""
+    next_page_token: _builtins.str
+    """For a query with `page_size`: the `page_token` of the next page; empty = this is the last one."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
         """For a reset, the new offsets; for a query, the offsets found. A partition without offset is absent."""
@@ -343,10 +346,11 @@ class OrderAnswer(_message.Message):
         offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
         errors: _abc.Iterable[Global___PartitionError] | None = ...,
         topic_ids: _abc.Iterable[Global___TopicId] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "errors", b"errors", "offsets", b"offsets", "order_id", b"order_id", "topic_ids", b"topic_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "errors", b"errors", "next_page_token", b"next_page_token", "offsets", b"offsets", "order_id", b"order_id", "topic_ids", b"topic_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -663,8 +667,16 @@ class QueryOffsets(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     WHAT_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     what: Global___OffsetKind.ValueType
     timestamp_ms: _builtins.int
+    page_size: _builtins.int
+    """At most this many partitions are in the answer, ordered by topic and number; a sidecar may answer fewer. 0 = all of them,
+    and a query that covers more than the sidecar answers at once is refused.
+    """
+    page_token: _builtins.str
+    """The `next_page_token` of the page before; empty = the first page."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartitions]:
         """Empty = the topics that the group consumes."""
@@ -675,10 +687,12 @@ class QueryOffsets(_message.Message):
         topics: _abc.Iterable[Global___TopicPartitions] | None = ...,
         what: Global___OffsetKind.ValueType = ...,
         timestamp_ms: _builtins.int = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timestamp_ms", b"timestamp_ms", "topics", b"topics", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "timestamp_ms", b"timestamp_ms", "topics", b"topics", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

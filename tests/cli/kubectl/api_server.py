@@ -22,6 +22,8 @@ class Sent(NamedTuple):
     query: Mapping[str, str]
     content_type: str
     body: Any
+    # Scheme and credentials; empty without any.
+    authorization: str
 
     @property
     def is_watch(self) -> bool:
@@ -106,6 +108,7 @@ class Handler(BaseHTTPRequestHandler):
         sent = Sent(
             self.command, address.path, dict(parse_qsl(address.query)),
             self.headers.get("Content-Type", ""), json.loads(text) if text else None,
+            self.headers.get("Authorization", ""),
         )  # fmt: skip
         self.api_server.sent.append(sent)
         match self.api_server.answer(sent):

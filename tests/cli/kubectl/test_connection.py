@@ -28,8 +28,9 @@ main()
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that KUBECONFIG names; it does not exist."""
+    """The file that KUBECONFIG names; it does not exist. The process is in no pod."""
     file = tmp_path / "config"
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(file))
     return file
 
@@ -119,7 +120,7 @@ def answers(status: int, message: str) -> Callable[[Sent], Answer]:
     [
         (
             answers(401, "Unauthorized"), 1,
-            "{} rejects the credentials of the kubeconfig: log in again, or choose others with --context",
+            "{} rejects the caller's credentials: log in again, or choose others with --context or --kubeconfig",
         ),
         (
             answers(403, 'forbidden: User "alice" cannot get resource "consumergroups"'), 1,

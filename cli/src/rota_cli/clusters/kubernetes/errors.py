@@ -70,7 +70,7 @@ def failure_of(status: int, body: bytes, asked: Asked) -> Failure:
     message = str(said.get("message") or f"HTTP status {status}")[:MESSAGE_LENGTH_MAX].rstrip(".")
     if status == UNAUTHORIZED:
         return Failure(
-            f"{asked.server} rejects the credentials of the kubeconfig: log in again, or choose others with --context"
+            f"{asked.server} rejects the caller's credentials: log in again, or choose others with --context or --kubeconfig"
         )
     if status == FORBIDDEN:
         return _forbidden(message, asked)
@@ -87,7 +87,7 @@ def failure_of(status: int, body: bytes, asked: Asked) -> Failure:
 
 def _forbidden(message: str, asked: Asked) -> Forbidden:
     found = DENIED_USER.search(message)
-    user = found[1] if found else "the user of the kubeconfig"
+    user = found[1] if found else "the caller"
     where = f" in namespace {asked.namespace}" if asked.namespace else ""
     return Forbidden(
         f"{user} may not {asked.verb} {asked.kind.resource}{where} at {asked.server}: ask its administrator for this right"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kubernetes.client.configuration import Configuration
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.config import ConfigException, load_kube_config
+from kubernetes.config.incluster_config import SERVICE_HOST_ENV_NAME, InClusterConfigLoader
 from kubernetes.config.kube_config import KubeConfigMerger
 from yaml import YAMLError
 
@@ -20,7 +21,8 @@ from rota_cli.errors import Failure, NotFound, WrongUsage
 
 DEFAULT_FILE = "~/.kube/config"
 DEFAULT_NAMESPACE = "default"
-POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+# Where the kubelet mounts the token of a pod's service account, the API server's authority and the namespace.
+SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,9 @@ def find_access(kubeconfig: str, context: str) -> Access:
     """Load the kubeconfig; empty arguments mean kubectl's defaults. Raises NotFound or WrongUsage."""
     files = kubeconfig or os.environ.get("KUBECONFIG", "") or DEFAULT_FILE
     if not any(Path(each).expanduser().exists() for each in files.split(os.pathsep) if each):
-        return _pod_access(files, is_named=bool(kubeconfig or context))
+        if kubeconfig or context or SERVICE_HOST_ENV_NAME not in os.environ:
+            raise NotFound(f"no kubeconfig at {files}: name one with --kubeconfig or KUBECONFIG")
+        return _pod_access(files, SERVICE_ACCOUNT_FOLDER)
     try:
         return _file_access(files, context)
     except (ConfigException, YAMLError, UnicodeError, OSError, TypeError, KeyError, AttributeError) as error:
@@ -89,15 +93,19 @@ def _logged_errors() -> Iterator[list[str]]:
         logging.getLogger().removeHandler(handler)
 
 
-def _pod_access(files: str, *, is_named: bool) -> Access:
+def _pod_access(files: str, folder: Path) -> Access:
+    """Load the service account of this pod; its token is read again each minute, because the kubelet replaces it."""
     configuration = _configuration()
+    loader = InClusterConfigLoader(str(folder / "token"), str(folder / "ca.crt"))  # type: ignore[no-untyped-call]
     try:
-        if is_named:
-            raise ConfigException
-        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        namespace = POD_NAMESPACE_FILE.read_text().strip()
-    except (ConfigException, OSError):
-        raise NotFound(f"no kubeconfig at {files}: name one with --kubeconfig or KUBECONFIG") from None
+        loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+        namespace = (folder / "namespace").read_text().strip()
+    except (ConfigException, OSError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise NotFound(
+            f"no kubeconfig at {files}, and no service account of this pod at {folder} ({reason}): set "
+            "automountServiceAccountToken in the pod's spec, or name a kubeconfig with --kubeconfig or KUBECONFIG"
+        ) from None
     return Access(configuration, namespace or DEFAULT_NAMESPACE, "the pod's service account")
 
 

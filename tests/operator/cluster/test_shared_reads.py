@@ -1,10 +1,11 @@
 """Lists that several reconciles need: one request for those of a namespace, and a missing right concerns its namespace alone."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rota_operator.cluster.api import Api
+from rota_operator.cluster.batches import Batches
 from rota_operator.cluster.errors import Forbidden
 from rota_operator.cluster.shared_reads import KEPT_S, SharedReads
 from rota_operator.reconcile.actions import CLAIM_LABEL
@@ -89,3 +90,24 @@ def test_a_right_that_is_missing_in_one_namespace_fails_the_reads_there_alone() 
         assert [each["metadata"]["name"] for each in here] == ["a"]
 
     run(ApiServer(answer), story)
+
+
+def test_a_request_that_fails_fails_for_those_that_wait_for_it_and_its_task_does_not() -> None:
+    """kopf ends with the error of any task that goes on when it ends."""
+    requests: list[asyncio.Task[Any] | None] = []
+
+    async def refuse(_: str, asked: Collection[str]) -> Mapping[str, str]:
+        requests.append(asyncio.current_task())
+        raise Forbidden(DENIED, "list", "deployments")
+
+    async def story() -> None:
+        batches = Batches(refuse, 0.0)
+        waiting = [batches.get("shop", [uid]) for uid in ("u-1", "u-2")]
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in found] == [Forbidden, Forbidden]
+        [request] = requests
+        assert request is not None
+        assert request.done()
+        assert request.exception() is None
+
+    asyncio.run(story())

@@ -242,3 +242,28 @@ def test_a_watch_that_takes_the_end_of_all_for_a_pause_of_its_own_does_not_go_on
     monkeypatch.setattr(handlers, "ENDING_S", 0.5)
     with pytest.raises(WatchFailed, match="the API server cannot be watched"):
         seen_of(Server(failed_while_another_waits, unanswered=CONFIG_MAP))
+
+
+def test_watches_that_are_cancelled_while_they_end_have_ended_afterwards() -> None:
+    """kopf waits 5 s for tasks that go on; its end would take those of the next term for its own."""
+    going_on: list[asyncio.Task[Any]] = []
+
+    async def watches() -> None:
+        others = asyncio.all_tasks()
+        root = asyncio.create_task(asyncio.sleep(0))
+        going_on.append(asyncio.create_task(asyncio.Event().wait()))
+        await handlers._run([root], others)
+
+    async def story() -> None:
+        watching = asyncio.create_task(watches())
+        while not going_on:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        watching.cancel()
+        await asyncio.wait({watching})
+        assert watching.cancelled()
+        assert going_on[0].cancelled()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(story())

@@ -26,28 +26,26 @@ class Batches(Generic[Lane, Asked, Found]):
     ) -> None:
         self._look_up = look_up
         self._window_s = window_s
-        # By lane: what the next request asks for, and its task.
-        self._next: dict[Lane, tuple[set[Asked], asyncio.Task[Mapping[Asked, Found]]]] = {}
+        # By lane: what the next request asks for, and its task, which returns what the request has raised: kopf would end with the
+        # error of any task that goes on when it ends, also of one that nothing waits for any more.
+        self._next: dict[Lane, tuple[set[Asked], asyncio.Task[Mapping[Asked, Found] | Exception]]] = {}
 
     async def get(self, lane: Lane, asked: Collection[Asked]) -> Mapping[Asked, Found]:
         """Look something up together with others of the lane; what does not exist is left out. Raises what the request does."""
         if lane not in self._next:
-            task = asyncio.create_task(self._send(lane))
-            task.add_done_callback(_retrieve)
-            self._next[lane] = set(), task
+            self._next[lane] = set(), asyncio.create_task(self._send(lane))
         together, task = self._next[lane]
         together.update(asked)
         # One that is cancelled does not take the answer from the others.
         found = await asyncio.shield(task)
+        if isinstance(found, Exception):
+            raise found
         return {each: found[each] for each in asked if each in found}
 
-    async def _send(self, lane: Lane) -> Mapping[Asked, Found]:
+    async def _send(self, lane: Lane) -> Mapping[Asked, Found] | Exception:
         await asyncio.sleep(self._window_s)
         asked, _ = self._next.pop(lane)
-        return await self._look_up(lane, asked)
-
-
-def _retrieve(task: "asyncio.Task[Mapping[Asked, Found]]") -> None:
-    """Take the error of a request even if all that wait for it have been cancelled."""
-    if not task.cancelled():
-        task.exception()
+        try:
+            return await self._look_up(lane, asked)
+        except Exception as error:  # noqa: BLE001  raised to those that wait
+            return error

@@ -237,7 +237,24 @@ async def _run(tasks: Collection[asyncio.Task[None]], others: Collection[asyncio
         running.cancel()
         raise
     finally:
-        while not (await asyncio.wait({running}, timeout=ENDING_S))[0]:
+        await _end(running, others)
+    await running
+
+
+async def _end(running: asyncio.Task[None], others: Collection[asyncio.Task[Any]]) -> None:
+    """Wait until kopf has ended, also when cancelled meanwhile: what it cancels in the end could be tasks of the next term."""
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            done, _ = await asyncio.wait({running}, timeout=ENDING_S)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            running.cancel()
+            continue
+        if not done:
             for left in asyncio.all_tasks().difference(others, {running}):
                 left.cancel()
-    await running
+    if cancelled is not None:
+        if not running.cancelled():
+            running.exception()
+        raise cancelled

@@ -2,18 +2,10 @@
 
 import asyncio
 import re
-import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-import grpc
 import pytest
-from typing_extensions import override
 
-from rota_operator.overview.description import STABLE, description_of, names_of, owners_in
-from rota_proto.coordinator.v1.admin_pb2 import WatchGroupRequest
-from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.operator.local.laptop import RECORDS, WITHIN_S, Laptop
 from tests.support.chromium import Tab, browsing
 from tests.support.processes import Process
@@ -40,15 +32,9 @@ OWNERS = """
 [[...document.querySelectorAll('.texts li')].map((item) => / (.*): (.*) from .* on$/.exec(' ' + item.textContent)).filter(Boolean).map(([, ...owner]) => owner),
  [...document.querySelectorAll("[data-group] table")[1].querySelectorAll("tbody tr")].map((row) => [row.cells[0].textContent, row.cells[1].querySelector(".swatch").nextSibling.data.trim()])]
 """
-# All cells, as partition and owner.
-SPANS = "[...document.querySelectorAll('.texts li')].map((item) => /^(.*?): (.*) from /.exec(item.textContent).slice(1))"
 LAG_LINES = "[...document.querySelectorAll('.chart:first-child .plot .line, .sparkline .line')].filter((line) => line.getAttribute('d')).length"
 REBALANCED = re.compile(r"rebalance: generation \d+: member orders-2 left: .+, paused ")
 FEWER = "document.querySelector('[aria-label=\"remove a replica of orders\"]')"
-
-
-# By partition.
-Owners = Mapping[str, str]
 
 
 def members(count: int, each: int) -> str:
@@ -58,57 +44,8 @@ def members(count: int, each: int) -> str:
     return f"{shown} !== null && JSON.stringify({MEMBERS}) === JSON.stringify({rows})"
 
 
-class Descriptions(threading.Thread):
-    """Owners of the group's partitions in each stable description of the coordinator, in the order of their arrival."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(daemon=True)
-        self.owners: list[Owners] = []
-        self._channel = grpc.insecure_channel(address.removeprefix("rota://"))
-        self._responses = AdminStub(self._channel).WatchGroup(WatchGroupRequest(group_id="shop.orders"))
-        self.start()
-
-    @override
-    def run(self) -> None:
-        with suppress(grpc.RpcError):
-            for found in map(description_of, self._responses):
-                if found.state == STABLE:
-                    names = names_of(found.members)
-                    self.owners.append(
-                        {each.text: name for each, name in owners_in(found.members, names).items()}
-                    )
-
-    def stop(self) -> Sequence[Owners]:
-        """Return them."""
-        self._responses.cancel()
-        self.join()
-        self._channel.close()
-        return self.owners
-
-
-def history_of(descriptions: Sequence[Owners]) -> Mapping[str, Sequence[str]]:
-    """Owners of each partition, one after the other."""
-    found: dict[str, list[str]] = {}
-    for owners in descriptions:
-        for partition, owner in owners.items():
-            history = found.setdefault(partition, [])
-            if history[-1:] != [owner]:
-                history.append(owner)
-    return found
-
-
-def history_of_cells(cells: Sequence[tuple[str, str]], first: Owners) -> Mapping[str, Sequence[str]]:
-    """The same of cells, as partition and owner; from the cell on that has the first owner for the last time before others."""
-    found = history_of([{partition: owner} for partition, owner in cells if owner != "unowned"])
-    return {
-        partition: owners[max(0, len(owners) - 1 - owners[::-1].index(first[partition])) :]
-        for partition, owners in found.items()
-    }
-
-
 async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     await tab.until(members(3, 2), WITHIN_S)
-    descriptions = Descriptions(laptop.address)
     await tab.until(f"({PARTITIONS}).every((cells) => cells[4] === '0')", WITHIN_S)
     rows = await tab.evaluate(PARTITIONS)
     assert [row[0] for row in rows] == [f"orders-{number}" for number in range(6)]
@@ -127,9 +64,6 @@ async def look(tab: Tab, laptop: Laptop, process: Process) -> None:
     await tab.evaluate("document.querySelector('details summary').click()")
     await tab.until("document.querySelector('.texts') !== null", WITHIN_S)
     cells, table = await tab.evaluate(OWNERS)
-    shown = [tuple(each) for each in await tab.evaluate(SPANS)]
-    described = descriptions.stop()
-    assert history_of_cells(shown, described[0]) == history_of(described), (shown, described)
     assert cells == table
     assert len(table) == 6
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"

@@ -7,61 +7,13 @@ import pytest
 
 from rota_operator.overview.view import EventKind, ReplicaView, WorkloadView
 from rota_proto.fleet.v1 import fleet_pb2 as pb
+from tests.operator.local.page_layout import OUTSIDE, PALE, TOO_WIDE, WIDTHS, looks_right
 from tests.operator.local.staged import WITHIN_S, Stage, browsing_stage
-from tests.support.chromium import Tab
 
 pytestmark = pytest.mark.process
 
 GROUP, OTHER = "shop.orders-enricher-with-a-long-name", "billing.invoices"
 PARTITIONS, MEMBERS = 12, 4
-WIDTHS = (1400, 400)
-# Elements that are not within the window, apart from what a box that scrolls hides.
-OUTSIDE = """
-(() => {
-  const clipped = (element) => element !== null && (getComputedStyle(element).overflowX !== "visible" || clipped(element.parentElement));
-  return [...document.body.querySelectorAll("*")].filter((element) => {
-    const box = element.getBoundingClientRect();
-    return box.width > 1 && (box.right > innerWidth + 0.5 || box.left < -0.5) && !clipped(element.parentElement);
-  }).map((element) => element.outerHTML.slice(0, 80));
-})()
-"""
-# Boxes that have to be scrolled sideways.
-SIDEWAYS = """
-[...document.querySelectorAll("*")].filter((box) => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX))
-  .map((box) => box.outerHTML.slice(0, 80))
-"""
-TOO_WIDE = "document.scrollingElement.scrollWidth > innerWidth"
-# Share of the width of the list that the text of each event has, at least.
-EVENT_WIDTH = """
-Math.min(...[...document.querySelectorAll("ol.events li")].map((item) => item.lastChild.getBoundingClientRect().width / item.getBoundingClientRect().width))
-"""
-# Texts whose colour differs too little from what is behind them, by the formula of WCAG 2; with the ratio.
-PALE = """
-(() => {
-  const parse = (color) => color.match(/[0-9.]+/g).map(Number);
-  const linear = (value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
-  const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const behind = (element) => {
-    const color = parse(getComputedStyle(element).backgroundColor);
-    return color.length === 3 || color[3] > 0 || element.parentElement === null ? color : behind(element.parentElement);
-  };
-  const ratio = (one, two) => {
-    const [high, low] = [luminance(one), luminance(two)].sort((a, b) => b - a);
-    return (high + 0.05) / (low + 0.05);
-  };
-  const hues = [...document.querySelectorAll("#patterns rect")].map((rect) => parse(getComputedStyle(rect).fill));
-  const found = [];
-  for (const element of document.body.querySelectorAll("*")) {
-    const isSvg = element.namespaceURI.endsWith("svg");
-    if (![...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()) || element.disabled) continue;
-    const color = parse(isSvg ? getComputedStyle(element).fill : getComputedStyle(element).color);
-    const backs = isSvg ? hues : [behind(element)];
-    const worst = Math.min(...backs.map((back) => ratio(color, back)));
-    if (worst < 4.5) found.push([element.outerHTML.slice(0, 80), worst]);
-  }
-  return found;
-})()
-"""
 CONTROLS = f"""
 (() => {{
   const made = document.createElement("div");
@@ -119,16 +71,6 @@ def stage() -> Stage:
     return staged()
 
 
-async def looks_right(tab: Tab, width: int) -> None:
-    """Check the layout of a window of this width."""
-    await tab.resize(width)
-    # Drawn anew for this width.
-    await tab.until(f"innerWidth === {width} && !({TOO_WIDE})", WITHIN_S)
-    await tab.until(f"({OUTSIDE}).length === 0", WITHIN_S)
-    assert await tab.evaluate(SIDEWAYS) == []
-    assert await tab.evaluate(EVENT_WIDTH) > 0.6
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_outside_of_the_window(tmp_path: Path, stage: Stage, scheme: str) -> None:
     async def story() -> None:
@@ -136,7 +78,6 @@ def test_nothing_is_outside_of_the_window(tmp_path: Path, stage: Stage, scheme: 
             await tab.prefer_color_scheme(scheme)
             for width in WIDTHS:
                 await looks_right(tab, width)
-                assert await tab.evaluate(PALE) == []
                 await tab.screenshot(tmp_path / f"{scheme}-{width}.png")
             # The controls: something too wide, and pale text, are found.
             assert await tab.evaluate(CONTROLS) == [True, 1, 1]

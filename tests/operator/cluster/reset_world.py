@@ -328,7 +328,7 @@ class Source(OffsetSource):
         self._world = world
 
     @override
-    async def ranges(self, topics: Collection[str]) -> Mapping[Partition, LogRange]:
+    async def ranges(self) -> Mapping[Partition, LogRange]:
         self._world.read()
         return dict(self._world.ranges)
 

@@ -1,4 +1,4 @@
-"""A sidecar looks up the offsets of a group on Kafka: of all its topics at once, or one by one where these are too many for one answer."""
+"""A sidecar looks up the offsets of a group on Kafka: all at once, or page by page where these are too many for one answer."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,7 @@ class KafkaSidecar(Fleet):
         self.consumed = consumed
         self.queries = 0
         self.silent = False
+        self.has_pages = True
 
     @property
     @override
@@ -52,11 +53,15 @@ class KafkaSidecar(Fleet):
             if topic in self.counts
             for number in numbers or range(self.counts[topic])
         ]
-        if len(found) > PARTITIONS_MAX:
+        is_paged = self.has_pages and query.page_size > 0
+        if len(found) > PARTITIONS_MAX and not is_paged:
             return pb.OrderAnswer(order_id=1, error=TOO_MANY.format(len(found)))
+        first = int(query.page_token or 0)
+        following = first + min(query.page_size or PARTITIONS_MAX, PARTITIONS_MAX)
         return pb.OrderAnswer(
             order_id=1,
-            offsets=found,
+            offsets=found[first:following],
+            next_page_token=str(following) if following < len(found) else "",
             errors=[
                 pb.PartitionError(topic=topic, partition=-1, message="the topic does not exist; create it")
                 for topic in missing
@@ -82,40 +87,39 @@ MANY = {f"orders-{number}": 4_000 for number in range(5)}
 
 def test_topics_that_fit_are_looked_up_at_once() -> None:
     sidecar = KafkaSidecar({"orders": 3, "payments": 2}, ["orders", "payments"])
-    ranges = asyncio.run(source(sidecar, topics=["orders", "payments"]).ranges(()))
+    ranges = asyncio.run(source(sidecar, topics=["orders", "payments"]).ranges())
     assert ranges == dict.fromkeys(
         [*(Partition("orders", n) for n in range(3)), *(Partition("payments", n) for n in range(2))], (3, 7)
     )
     assert sidecar.queries == 2
 
 
-def test_topics_that_do_not_fit_are_looked_up_one_by_one() -> None:
-    consumed = [*MANY, "not-there-yet"]
-    sidecar = KafkaSidecar({**MANY, "payments": 1}, consumed)
-    lookup = asyncio.run(look_up(source(sidecar, topics=consumed), "shop.orders", ()))
+@pytest.mark.parametrize(
+    ("topics", "pattern"), [([*MANY, "not-there-yet"], ""), ([], "orders-.*")], ids=["topics", "pattern"]
+)
+def test_what_does_not_fit_into_one_answer_is_looked_up_page_by_page(
+    topics: Sequence[str], pattern: str
+) -> None:
+    sidecar = KafkaSidecar({**MANY, "payments": 1}, topics or list(MANY))
+    lookup = asyncio.run(look_up(source(sidecar, topics=topics, pattern=pattern), "shop.orders", ()))
     assert len(lookup.ranges) == 20_000
     assert lookup.committed.keys() == lookup.ranges.keys()
+    assert set(lookup.ranges.values()) == {(3, 7)}
 
 
-def test_of_a_pattern_those_that_the_reset_names_are_looked_up() -> None:
-    sidecar = KafkaSidecar({**MANY, "payments": 1}, list(MANY))
-    found = source(sidecar, pattern="orders-.*")
-    assert len(asyncio.run(found.ranges(["orders-1", "payments"]))) == 4_000
+def test_a_topic_may_have_more_partitions_than_one_answer() -> None:
+    sidecar = KafkaSidecar({"orders": 6_000, "payments": 1}, ["orders", "payments"])
+    lookup = asyncio.run(look_up(source(sidecar, topics=["orders", "payments"]), "shop.orders", ("orders",)))
+    assert lookup.ranges.keys() == {Partition("orders", number) for number in range(6_000)}
+
+
+def test_a_sidecar_without_pages_refuses_what_does_not_fit() -> None:
+    sidecar = KafkaSidecar(MANY, list(MANY))
+    sidecar.has_pages = False
     with pytest.raises(Unavailable) as refused:
-        asyncio.run(found.ranges(()))
+        asyncio.run(source(sidecar, topics=list(MANY)).ranges())
     assert str(refused.value) == (
-        "a cannot look up offsets: the query covers 20000 partitions or topics; expected at most 5000, name fewer of them; "
-        "where a topicPattern matches more, name topics in spec.offsets.reset.topics"
-    )
-
-
-def test_a_topic_that_does_not_fit_alone_is_named_with_what_to_do() -> None:
-    sidecar = KafkaSidecar({"orders": 6_000}, ["orders"])
-    with pytest.raises(Unavailable) as refused:
-        asyncio.run(source(sidecar, topics=["orders"]).ranges(()))
-    assert str(refused.value) == (
-        "a cannot look up offsets of orders: the query covers 6000 partitions or topics; expected at most 5000, name fewer of "
-        "them; where the topic has more, stop the members and use `rota groups reset`"
+        "a cannot look up offsets: the query covers 20000 partitions or topics; expected at most 5000, name fewer of them"
     )
 
 
@@ -123,5 +127,5 @@ def test_a_sidecar_that_does_not_answer_is_asked_once() -> None:
     sidecar = KafkaSidecar(MANY, list(MANY))
     sidecar.silent = True
     with pytest.raises(Unavailable, match="a cannot look up offsets: the sidecar did not answer within 25 s"):
-        asyncio.run(source(sidecar, topics=list(MANY)).ranges(()))
+        asyncio.run(source(sidecar, topics=list(MANY)).ranges())
     assert sidecar.queries == 1

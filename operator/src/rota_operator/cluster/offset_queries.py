@@ -1,7 +1,7 @@
 """
 Sends a query for offsets to a sidecar page by page, because an answer of Fleet is bounded and a group is not.
 
-Called by `offset_orders` for the lag of partitions without an owner.
+Called by `offset_orders` for the lag of partitions without an owner, and by `reset_lookups` for offset resets.
 """
 
 from rota_operator.cluster.settings_orders import Fleet

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from typing_extensions import override
 
 from rota_operator.cluster.group_watch import ResetAccess
+from rota_operator.cluster.offset_queries import query_offsets
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import Fleet, key_of
 from rota_operator.engines.admin import alter_offsets
@@ -22,18 +23,13 @@ from rota_operator.engines.port import Unavailable
 from rota_operator.engines.rota import RotaGroups, RotaRecords
 from rota_operator.engines.watch import Subscription
 from rota_operator.fleet.principal import SidecarRef
-from rota_operator.offset_resets.execution import ANSWER_S
 from rota_operator.offset_resets.sources import EngineSource, OffsetSource
 from rota_operator.overview.assignment import Partition
 from rota_operator.resets.targets import LogRange
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
-# Of one query; a sidecar answers at most 5,000.
+# That one query names.
 PARTITIONS_MAX = 2_000
-# Number in an error about a whole topic: it does not exist.
-ALL_PARTITIONS = -1
-NAME_TOPICS = "where a topicPattern matches more, name topics in spec.offsets.reset.topics"
-STOP_MEMBERS = "where the topic has more, stop the members and use `rota groups reset`"
 NOT_WATCHED = "the group is not watched yet"
 NO_MEMBER = "no sidecar of the group is connected, which could look up offsets in Kafka; start one, or reset the offsets with `rota groups reset`"
 
@@ -47,33 +43,15 @@ class SidecarSource(OffsetSource):
         self._access = access
 
     @override
-    async def ranges(self, topics: Collection[str]) -> Mapping[Partition, LogRange]:
-        watched = self._access.watched
-        named = [each for each in topics or watched.topics if watched.consumes(each)]
+    async def ranges(self) -> Mapping[Partition, LogRange]:
         # The start first: records that are deleted between the two queries must not put it after the end.
-        starts = await self._bounds(named, pb.OFFSET_KIND_START)
-        ends = await self._bounds(named, pb.OFFSET_KIND_END)
+        starts = await self._bounds(pb.OFFSET_KIND_START)
+        ends = await self._bounds(pb.OFFSET_KIND_END)
         return {each: LogRange(start, ends[each]) for each, start in starts.items() if each in ends}
 
-    async def _bounds(self, topics: Sequence[str], what: pb.OffsetKind.ValueType) -> Mapping[Partition, int]:
-        """Look up all that the group consumes; where that is too much for one answer, these topics, one by one."""
-        answer = await self._order(pb.QueryOffsets(what=what))
-        if not answer.error:
-            return self._offsets(answer)
-        if not answer.order_id:
-            raise Unavailable(f"{self._cannot}: {answer.error}")
-        if not topics:
-            raise Unavailable(f"{self._cannot}: {answer.error}; {NAME_TOPICS}")
-        found: dict[Partition, int] = {}
-        for topic in topics:
-            query = pb.QueryOffsets(topics=[pb.TopicPartitions(topic=topic)], what=what)
-            answer = await self._order(query)
-            if answer.error:
-                raise Unavailable(f"{self._cannot} of {topic}: {answer.error}; {STOP_MEMBERS}")
-            # A topic that does not exist has no partitions, as in the query for all.
-            if not any(each.partition == ALL_PARTITIONS for each in answer.errors):
-                found |= self._offsets(answer)
-        return found
+    async def _bounds(self, what: pb.OffsetKind.ValueType) -> Mapping[Partition, int]:
+        """Look up all that the group consumes."""
+        return self._offsets(await self._order(pb.QueryOffsets(what=what)))
 
     @override
     async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
@@ -131,8 +109,6 @@ class SidecarSource(OffsetSource):
         topics = [pb.TopicPartitions(topic=topic, partitions=found) for topic, found in numbers.items()]
         query = pb.QueryOffsets(topics=topics, what=what, timestamp_ms=at_ms)
         answer = await self._order(query)
-        if answer.error:
-            raise Unavailable(f"{self._cannot}: {answer.error}")
         self._refuse_errors(answer)
         return answer
 
@@ -146,7 +122,10 @@ class SidecarSource(OffsetSource):
         return {Partition(each.topic, each.partition): each.offset for each in answer.offsets}
 
     async def _order(self, query: pb.QueryOffsets) -> pb.OrderAnswer:
-        return await self._fleet.order(self._sidecar, pb.SidecarOrder(query_offsets=query), ANSWER_S)
+        answer = await query_offsets(self._fleet, self._sidecar, query)
+        if answer.error:
+            raise Unavailable(f"{self._cannot}: {answer.error}")
+        return answer
 
     @property
     def _cannot(self) -> str:

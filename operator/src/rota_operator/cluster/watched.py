@@ -1,6 +1,5 @@
 """Parameters of the watches of a group, by its ConsumerGroup."""
 
-import re
 from typing import NamedTuple
 
 from rota_operator.cluster.kafka_access import NO_ACCESS, KafkaAccess
@@ -22,10 +21,6 @@ class Watched(NamedTuple):
     read_committed: bool
     # How the operator itself reads the group's Kafka cluster.
     access: KafkaAccess = NO_ACCESS
-
-    def consumes(self, topic: str) -> bool:
-        """Return whether the group subscribes to a topic."""
-        return topic in self.topics or bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
 
 
 def watched_of(spec: ConsumerGroupSpec, group_id: str, access: KafkaAccess = NO_ACCESS) -> Watched:

@@ -26,12 +26,8 @@ SetOffsets: TypeAlias = Callable[[Offsets], Awaitable[None]]
 class OffsetSource(Protocol):
     """Offsets of one group and its topics. Every method raises Unavailable."""
 
-    async def ranges(self, topics: Collection[str]) -> Mapping[Partition, LogRange]:
-        """
-        Return the log ranges of all partitions that the group consumes.
-
-        Where these are too many for the source, those of `topics` are enough, as far as the group consumes them.
-        """
+    async def ranges(self) -> Mapping[Partition, LogRange]:
+        """Return the log ranges of all partitions that the group consumes."""
         ...
 
     async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
@@ -73,7 +69,7 @@ class EngineSource(OffsetSource):
         self._set_offsets = set_offsets
 
     @override
-    async def ranges(self, topics: Collection[str]) -> Mapping[Partition, LogRange]:
+    async def ranges(self) -> Mapping[Partition, LogRange]:
         partitions = await self._records.partitions(self._subscription.topics, self._subscription.pattern)
         found = await self._records.ranges(partitions)
         return {each: LogRange(*at) for each, at in found.items()}
@@ -107,7 +103,7 @@ def topics_in(plan: Plan) -> tuple[str, ...]:
 
 async def look_up(source: OffsetSource, group_id: str, topics: tuple[str, ...]) -> Lookup:
     """Look up what a plan needs; no topics: all that the group consumes. Raises ResetRefused, Unavailable."""
-    everything = await source.ranges(topics)
+    everything = await source.ranges()
     chosen = set(topics_of(topics, {each.topic for each in everything}))
     ranges = {each: at for each, at in everything.items() if each.topic in chosen}
     committed = await source.committed(ranges.keys())

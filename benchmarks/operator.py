@@ -24,7 +24,7 @@ from rota_operator.cluster import credentials
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.kinds import CONSUMER_GROUP, DEPLOYMENT, POD, ResourceKind
 from rota_operator.reconcile.observed import Object
-from tests.cluster.adopting import consumer_group, workload
+from tests.api_server.adopting import consumer_group, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.cluster import remove_leftovers, running
 from tests.support.cluster.fixtures import DEFINITION

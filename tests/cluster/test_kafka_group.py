@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from tests.cluster.adopting import ready_of
+from tests.api_server.adopting import ready_of
 from tests.cluster.planted import KINDS, find, lines_of, outputs
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.kubectl import only_row

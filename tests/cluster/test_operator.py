@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cluster.adopting import NO_NODE
+from tests.api_server.adopting import NO_NODE
 from tests.cluster.kubectl_rota import KubectlRota
 from tests.cluster.offset_resets import OffsetResets, restarts
 from tests.support.cluster import Cluster, images

@@ -29,6 +29,9 @@ REPO = Path(__file__).parents[2]
 LOGS = REPO / "build" / "logs"
 EXIT_NO_TESTS = 5
 RESULT = re.compile(r"\b(passed|failed|errors?|deselected|no tests ran)\b.* in \d")
+# Lines of pytest that say which test failed, and why.
+REASON = re.compile(r"_{3,} |E   |FAILED |ERROR ")
+REASONS_MAX = 40
 # Where the time goes is seen before it is too much.
 SLOWEST = ("--durations=12", "--durations-min=5")
 
@@ -39,6 +42,8 @@ class Tier:
 
     name: str
     systems: tuple[str, ...] = ()
+    # Of some of its tests, which are skipped without them.
+    systems_of_some: tuple[str, ...] = ()
     # Why it has no tests yet. Leave it out once there are some: the runner insists.
     empty_because: str = ""
     # Processes that run its tests side by side: one for each core, one more where tests wait for others most of their time.
@@ -52,7 +57,11 @@ class Tier:
 TIERS = (
     Tier("unit", processes=2),
     Tier(
-        "process", ("certificates", "chromium", "helm", "postgres", "prometheus"), processes=3, has_alone=True
+        "process",
+        ("certificates", "chromium", "helm", "postgres", "prometheus"),
+        systems_of_some=("cluster",),
+        processes=4,
+        has_alone=True,
     ),
     Tier("simulation", processes=2, by_module=False),
     Tier("kafka", ("certificates", "kafka"), processes=3, has_alone=True),
@@ -85,12 +94,12 @@ class Outcome:
         return f"  {self.tier:<11}{self.result:<9}{times}  {self.detail}"
 
 
-def run(tier: Tier) -> Outcome:
-    """Prepare a tier's systems, then run its tests."""
+def run(tier: Tier, *, strict: bool = False) -> Outcome:
+    """Prepare a tier's systems, then run its tests. `strict`: none of them may be skipped."""
     print(f"\n== {tier.name}", flush=True)
     started = time.monotonic()
     try:
-        for system in tier.systems:
+        for system in (*tier.systems, *(tier.systems_of_some if strict else ())):
             importlib.import_module(f"tests.support.{system}").prepare()
     except Unavailable as missing:
         print(f"{tier.name}: skipped: {missing}", flush=True)
@@ -202,6 +211,15 @@ def pytest_part(part: Part, chosen: Sequence[str], logs: Path) -> tuple[int, str
     return child.returncode, re.sub(r"^=+ | =+$", "", result or last)
 
 
+def reasons(logs: Path) -> list[str]:
+    """Return the first lines of each process' log that say what failed: those of the run are far above the end of all tiers."""
+    found: list[str] = []
+    for log in sorted(logs.glob("*/pytest.log")):
+        lines = [line for line in log.read_text().splitlines() if REASON.match(line)]
+        found += lines[:REASONS_MAX]
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the named tiers in their order, then say how each went."""
     known = [tier.name for tier in TIERS]
@@ -211,10 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     strict = os.environ.get("CI") == "true"
 
     table.forget()
-    outcomes = [run(tier) for tier in TIERS if tier.name in wanted]
+    outcomes = [run(tier, strict=strict) for tier in TIERS if tier.name in wanted]
     if summary := table.summary():
         print(f"\n{summary}", flush=True)
     print("\nTiers:", *(outcome.row() for outcome in outcomes), sep="\n", flush=True)
+    for outcome in outcomes:
+        if outcome.result == "failed":
+            print(f"\n{outcome.tier}:", *reasons(LOGS / outcome.tier), sep="\n  ", flush=True)
     if any(outcome.failed(strict=strict) for outcome in outcomes):
         sys.exit(1)
 

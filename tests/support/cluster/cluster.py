@@ -1,5 +1,5 @@
 """
-A whole cluster: a control plane, two nodes, and how tests reach them.
+A whole cluster: a control plane, two nodes or none, and how tests reach them.
 
 Opened by the `cluster` fixture for a test run, and by `detached` for people. It lives as long as the process
 that opened it; what a killed one leaves behind, files and control groups, `remove_leftovers` takes away.
@@ -38,7 +38,7 @@ PODS, PROJECTED = "/var/lib/kubelet/pods", "kubernetes.io~projected"
 class Cluster:
     """A running cluster, see `running`."""
 
-    def __init__(self, folder: Path, prepared: Prepared) -> None:
+    def __init__(self, folder: Path, prepared: Prepared, nodes: Sequence[addresses.NodeAddress]) -> None:
         self.kubeconfig = folder / KUBECONFIG
         """Works from this machine."""
         self.base_image = prepared.base.name
@@ -52,8 +52,7 @@ class Cluster:
         control = self._machine("cp")
         self._control_plane = ControlPlane(control, self._pki, prepared.machinery.kube)
         self._nodes = {
-            at.name: Node(at, self._machine(at.name), control, self._pki, cgroup_of(folder))
-            for at in addresses.NODES
+            at.name: Node(at, self._machine(at.name), control, self._pki, cgroup_of(folder)) for at in nodes
         }
         self._images: list[Image] = []
         self._open = ExitStack()
@@ -215,6 +214,8 @@ class Cluster:
         self._control_plane.wait_ready(server)
         say("API server ready")
         self._control_plane.start_controllers()
+        if nodes:
+            self._control_plane.start_services_of_pods()
         for node in nodes:
             node.start_kubelet(kube)
         self.apply(roles())
@@ -266,9 +267,11 @@ def statuses_of(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 @contextmanager
-def running(folder: Path, prepared: Prepared) -> Iterator[Cluster]:
-    """A cluster in an empty folder; everything but the folder is gone at the end."""
-    cluster = Cluster(folder, prepared)
+def running(
+    folder: Path, prepared: Prepared, nodes: Sequence[addresses.NodeAddress] = addresses.NODES
+) -> Iterator[Cluster]:
+    """A cluster in an empty folder; everything but the folder is gone at the end. Without nodes, pods stay Pending."""
+    cluster = Cluster(folder, prepared, nodes)
     try:
         cluster.start()
         yield cluster

@@ -57,10 +57,13 @@ class ControlPlane:
         self._apiserver.wait_until(ready, within_s=READY_WITHIN_S)
 
     def start_controllers(self) -> None:
-        """Start what needs an API server."""
+        """Start the controllers, which need an API server."""
+        self.machine.start("controller-manager", self._controller_manager())
+
+    def start_services_of_pods(self) -> None:
+        """Start what only running pods need: scheduler and DNS."""
         corefile = self.machine.folder / "Corefile"
         corefile.write_text(corefile_text(self._pki.kubeconfig("dns")))
-        self.machine.start("controller-manager", self._controller_manager())
         self.machine.start("scheduler", self._scheduler())
         self.machine.start("dns", [self._kube, "dns", "-conf", corefile])
 

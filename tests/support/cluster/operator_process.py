@@ -1,7 +1,7 @@
 """
 The operator as a process of this machine, outside of the cluster that it works on: for tests that need no running pods.
 
-Started by fixtures and tests of the tier `cluster`. It leads without a Lease, so it is the only operator of its namespaces.
+Started by fixtures and tests of `tests/api_server` and `tests/cluster`. It leads without a Lease, so it is the only operator of its namespaces.
 """
 
 import re

@@ -19,8 +19,8 @@ from rota_operator.cluster.api import REQUEST_S
 from rota_operator.status.status import WRITE_INTERVAL_MS
 from rota_proto.coordinator.v1.admin_pb2 import DescribeGroupsRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
-from tests.cluster.adopting import delete_all_groups
-from tests.cluster.operator_kills import (
+from tests.api_server.adopting import delete_all_groups
+from tests.api_server.operator_kills import (
     GROUP,
     OTHER_TOPIC,
     Run,
@@ -42,7 +42,7 @@ from tests.support.coordinator import Coordinator
 from tests.support.processes import ProcessFailed, steady_ms, wait_for
 
 # Limits of time are reached only by what hangs.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1_200)]
 
 POINTS = 3
 # A status may be written once more, and some more often.
@@ -77,16 +77,16 @@ class Expected(NamedTuple):
 
 @pytest.fixture(scope="module")
 def rig(
-    without_operator: Cluster, outside_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
+    api_server: Cluster, outside_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Rig]:
     """An operator for all namespaces."""
     folder: Path = tmp_path_factory.mktemp("kills")
     outside_coordinator.make_topic(OTHER_TOPIC, 2)
-    with proxied(without_operator.kubeconfig, folder) as proxy:
+    with proxied(api_server.kubeconfig, folder) as proxy:
         operator = OperatorProcess(folder, proxy.kubeconfig)
         operator.start()
-        yield Rig(without_operator, proxy, operator, outside_coordinator)
-        delete_all_groups(without_operator)
+        yield Rig(api_server, proxy, operator, outside_coordinator)
+        delete_all_groups(api_server)
         operator.stop()
 
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.adopting import Shop, consumer_group, paused, ready_of, workload
+from tests.api_server.adopting import Shop, consumer_group, paused, ready_of, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.bulk import create_all, remove_finalizers
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import peak_mib, processor_s, steady_ms, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 GROUPS = 200
 # Of one core. How long the API server takes beside it depends on the machine, so that time is reported only.
@@ -23,19 +23,19 @@ MEMORY_MAX_MIB = 250
 
 
 def test_200_groups_without_pods_are_reconciled_at_little_cost(
-    without_operator: Cluster,
+    api_server: Cluster,
     outside_coordinator: Coordinator,
     namespace: str,
     tmp_path: Path,
     report: list[str],
 ) -> None:
-    shop = Shop(without_operator, namespace, outside_coordinator.address)
+    shop = Shop(api_server, namespace, outside_coordinator.address)
     names = [f"enricher-{number}" for number in range(GROUPS)]
     manifests = [paused(workload("Deployment", name)) for name in names]
     manifests += [consumer_group(name, shop.coordinator, "Deployment", name) for name in names]
-    assert create_all(without_operator.kubeconfig, namespace, manifests) == {}
+    assert create_all(api_server.kubeconfig, namespace, manifests) == {}
 
-    operator = OperatorProcess(tmp_path, without_operator.kubeconfig, f"--namespace={namespace}")
+    operator = OperatorProcess(tmp_path, api_server.kubeconfig, f"--namespace={namespace}")
     began_ms = steady_ms()
     operator.start()
     awaited = names[0]
@@ -58,7 +58,7 @@ def test_200_groups_without_pods_are_reconciled_at_little_cost(
     adopted = shop.kubectl("get", "deployments", "--selector=rota.dev/consumer-group", "--output=name")
     operator.stop()
     # So that the namespace can be deleted without an operator.
-    remove_finalizers(without_operator.kubeconfig, namespace, "ConsumerGroup", names)
+    remove_finalizers(api_server.kubeconfig, namespace, "ConsumerGroup", names)
     report.append(
         f"{GROUPS} groups without pods reconciled in {took_s:.1f} s from the operator's start: "
         f"{cpu_s:.1f} s of CPU, {memory_mib:.0f} MiB"

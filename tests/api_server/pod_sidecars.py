@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from rota_operator.reconcile.sidecar import TOKEN_AUDIENCE
-from tests.cluster.adopting import Shop
+from tests.api_server.adopting import Shop
 from tests.support.cluster.manifests import Manifest
 from tests.support.processes import Process, current_owner
 from tests.support.tree import python_path

@@ -16,9 +16,9 @@ import pytest
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.spec.conditions import Reason
 from rota_operator.status.status import REFUSING
-from tests.cluster.adopting import KINDS, WITHIN_S, Shop, consumer_group, open_shop, ready_of, workload
-from tests.cluster.drawn_manifests import draw_specs, manifests_of
-from tests.cluster.pod_sidecars import distribution, start_sidecar
+from tests.api_server.adopting import KINDS, WITHIN_S, Shop, consumer_group, open_shop, ready_of, workload
+from tests.api_server.drawn_manifests import draw_specs, manifests_of
+from tests.api_server.pod_sidecars import distribution, start_sidecar
 from tests.operator.reconcile.test_any_manifest import OF_THE_SPEC
 from tests.support.cluster import Cluster
 from tests.support.cluster.bulk import create_all
@@ -28,7 +28,7 @@ from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import steady_ms, wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.process
 
 DRAWN, DRAWN_IN_SOAK = 50, 2_000
 SETTLED_WITHIN_S, SETTLED_WITHIN_IN_SOAK_S = 120, 1_200

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.adopting import Shop, open_shop, workload
+from tests.api_server.adopting import Shop, open_shop, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
 from tests.support.coordinator import Coordinator
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.process
 
 API_VERSION = "rota.dev/v1alpha1"
 MINIMUM, MAXIMUM = 3, 5

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from tests.cluster.adopting import KINDS, REVISION, TOPIC, consumer_group, paused, workload
+from tests.api_server.adopting import KINDS, REVISION, TOPIC, consumer_group, paused, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.manifests import Manifest
 

@@ -13,7 +13,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.tree import REPO
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.process
 
 
 def manifest(spec: Spec, name: str = "orders-enricher") -> str:
@@ -40,15 +40,15 @@ def refusal(cluster: Cluster, *command: str, input: str | None = None) -> str:
 
 @pytest.mark.parametrize("spec", [small(), whole()], ids=["small", "whole"])
 def test_what_is_left_out_is_filled_in_with_the_same_values(
-    consumer_groups: Cluster, namespace: str, spec: Spec
+    api_server: Cluster, namespace: str, spec: Spec
 ) -> None:
-    kept = taken(consumer_groups, namespace, spec)
+    kept = taken(api_server, namespace, spec)
     assert kept == parse_spec(spec).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.rule)
-def test_a_broken_rule_is_refused_with_the_same_message(consumer_groups: Cluster, broken: Broken) -> None:
-    said = refusal(consumer_groups, "create", "--dry-run=server", "-f", "-", input=manifest(broken.spec))
+def test_a_broken_rule_is_refused_with_the_same_message(api_server: Cluster, broken: Broken) -> None:
+    said = refusal(api_server, "create", "--dry-run=server", "-f", "-", input=manifest(broken.spec))
     assert f"{broken.path}: Invalid value" in said
     assert broken.message in said
 
@@ -63,13 +63,13 @@ def test_a_broken_rule_is_refused_with_the_same_message(consumer_groups: Cluster
     ],
 )
 def test_what_offsets_are_kept_under_cannot_be_changed(
-    consumer_groups: Cluster, namespace: str, was: Spec, patch: Spec, message: str
+    api_server: Cluster, namespace: str, was: Spec, patch: Spec, message: str
 ) -> None:
-    taken(consumer_groups, namespace, {**small(), **was})
+    taken(api_server, namespace, {**small(), **was})
     change = json.dumps({"spec": patch})
     group = "consumergroup/orders-enricher"
-    assert message in refusal(consumer_groups, "patch", "-n", namespace, group, "--type=merge", "-p", change)
-    consumer_groups.kubectl(
+    assert message in refusal(api_server, "patch", "-n", namespace, group, "--type=merge", "-p", change)
+    api_server.kubectl(
         "patch", "-n", namespace, group, "--type=merge", "-p", json.dumps({"spec": {"replicas": 5}})
     )
 
@@ -78,27 +78,27 @@ def test_what_offsets_are_kept_under_cannot_be_changed(
     "file", sorted((REPO / "examples").glob("*/*.yaml")), ids=lambda file: file.parent.name
 )
 def test_the_manifests_of_an_example_are_taken_as_they_stand(
-    consumer_groups: Cluster, namespace: str, file: Path
+    api_server: Cluster, namespace: str, file: Path
 ) -> None:
     # The namespace in them is another one, which need not be there to look at them.
     text = file.read_text().replace("namespace: shop", f"namespace: {namespace}")
-    taken_as = consumer_groups.kubectl("create", "--dry-run=server", "-f", "-", input=text)
+    taken_as = api_server.kubectl("create", "--dry-run=server", "-f", "-", input=text)
     assert len(taken_as.splitlines()) == len(parse_documents(str(file), text))
 
 
 def test_it_is_scaled_like_a_workload_and_shown_by_its_short_name(
-    consumer_groups: Cluster, namespace: str
+    api_server: Cluster, namespace: str
 ) -> None:
-    taken(consumer_groups, namespace, small())
-    consumer_groups.kubectl("scale", "-n", namespace, "cg/orders-enricher", "--replicas=7")
-    shown = consumer_groups.kubectl("get", "-n", namespace, "cg", "-o", "jsonpath={.items[0].spec.replicas}")
+    taken(api_server, namespace, small())
+    api_server.kubectl("scale", "-n", namespace, "cg/orders-enricher", "--replicas=7")
+    shown = api_server.kubectl("get", "-n", namespace, "cg", "-o", "jsonpath={.items[0].spec.replicas}")
     assert shown == "7"
-    head = consumer_groups.kubectl("get", "-n", namespace, "cg").splitlines()[0].split()
+    head = api_server.kubectl("get", "-n", namespace, "cg").splitlines()[0].split()
     assert head == [
         "NAME", "PHASE", "MEMBERS", "PARTITIONS", "LAG", "LAG-SECONDS", "READY", "DESIRED", "AGE",
     ]  # fmt: skip
 
 
-def test_a_field_is_explained(consumer_groups: Cluster) -> None:
-    said = consumer_groups.kubectl("explain", "consumergroup.spec.membership.sessionTimeoutSeconds")
+def test_a_field_is_explained(api_server: Cluster) -> None:
+    said = api_server.kubectl("explain", "consumergroup.spec.membership.sessionTimeoutSeconds")
     assert "A member that sends no heartbeat for this long is removed" in said

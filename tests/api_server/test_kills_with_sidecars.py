@@ -18,8 +18,8 @@ import pytest
 from rota_operator.reconcile.strategy import written_in
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
-from tests.cluster.adopting import KINDS, Shop, consumer_group, delete_all_groups, workload
-from tests.cluster.pod_sidecars import start_sidecar
+from tests.api_server.adopting import KINDS, Shop, consumer_group, delete_all_groups, workload
+from tests.api_server.pod_sidecars import start_sidecar
 from tests.support.cluster import Cluster
 from tests.support.cluster.api_proxy import ApiProxy, proxied
 from tests.support.cluster.held_writes import HeldWrites
@@ -28,7 +28,7 @@ from tests.support.coordinator import Coordinator
 from tests.support.processes import Process, free_port, steady_ms, wait_for
 
 # Limits of time are reached only by what hangs.
-pytestmark = [pytest.mark.cluster, pytest.mark.soak("hand-over-kills"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.soak("hand-over-kills"), pytest.mark.timeout(600)]
 
 WITHIN_S, POLL_S = 120, 0.5
 # From the moment at which the operator is back; on a machine that has nothing else to do.
@@ -174,12 +174,12 @@ def group_of(shop: Shop, name: str, strategies: tuple[str, ...]) -> Any:  # noqa
 
 @pytest.fixture
 def stage(
-    without_operator: Cluster, outside_coordinator: Coordinator, namespace: str, tmp_path: Path
+    api_server: Cluster, outside_coordinator: Coordinator, namespace: str, tmp_path: Path
 ) -> Iterator[Stage]:
     """All groups, without members; the operator runs."""
-    shop = Shop(without_operator, namespace, outside_coordinator.address)
+    shop = Shop(api_server, namespace, outside_coordinator.address)
     fleet = f"127.0.0.1:{free_port()}"
-    with proxied(without_operator.kubeconfig, tmp_path) as proxy:
+    with proxied(api_server.kubeconfig, tmp_path) as proxy:
         operator = OperatorProcess(
             tmp_path, proxy.kubeconfig, f"--namespace={namespace}", f"--fleet-listen={fleet}"
         )
@@ -187,7 +187,7 @@ def stage(
         shop.apply(*(workload(KINDS[0], name) for name in REPLICAS))
         shop.apply(*(group_of(shop, name, FORMER) for name in REPLICAS))
         yield Stage(shop, proxy, operator, tmp_path, fleet)
-        delete_all_groups(without_operator)
+        delete_all_groups(api_server)
         operator.stop()
 
 

@@ -17,7 +17,7 @@ from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.definitions import CERT_MANAGER, PROMETHEUS_OPERATOR
 from tests.support.helm import Object
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.process
 
 KINDS = {
     "certificates.cert-manager.io": "Certificate",
@@ -30,17 +30,17 @@ ALERTS = "--set=monitoring.prometheusRule.enabled=true"
 
 
 @pytest.fixture(scope="module")
-def with_definitions(cluster: Cluster) -> Iterator[Cluster]:
+def with_definitions(api_server: Cluster) -> Iterator[Cluster]:
     """The cluster, whose API server serves all of these kinds for the module."""
     for each in (CERT_MANAGER, PROMETHEUS_OPERATOR):
-        cluster.kubectl("apply", "--server-side", "--filename", str(each.fetched()))
+        api_server.kubectl("apply", "--server-side", "--filename", str(each.fetched()))
     names = [f"customresourcedefinition/{name}" for name in KINDS]
     for name, kind in zip(names, KINDS.values(), strict=True):
         # Its conditions are null at first, which `kubectl wait` takes for an error.
         for state in (f"jsonpath={{.status.acceptedNames.kind}}={kind}", "condition=Established"):
-            cluster.wait(name, state, namespace="default")
-    yield cluster
-    cluster.kubectl("delete", *names, "--wait=false")
+            api_server.wait(name, state, namespace="default")
+    yield api_server
+    api_server.kubectl("delete", *names, "--wait=false")
 
 
 def apply(cluster: Cluster, found: Sequence[Object]) -> str:

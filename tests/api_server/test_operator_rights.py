@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.adopting import Shop, delete_all_groups, open_shop, workload
+from tests.api_server.adopting import Shop, delete_all_groups, open_shop, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.cluster.rota_manifests import RULES
 from tests.support.coordinator import Coordinator
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.process
 
 ACCOUNT = "operator"
 RBAC = "rbac.authorization.k8s.io"
@@ -58,11 +58,11 @@ def kubeconfig_of(shop: Shop, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shops(
-    without_operator: Cluster, outside_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
+    api_server: Cluster, outside_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Shop, Shop]]:
     """A namespace in which rights to write are missing, and one in which a right to read is."""
     namespaces: list[str] = []
-    writes, reads = (open_shop(without_operator, outside_coordinator.address, namespaces) for _ in range(2))
+    writes, reads = (open_shop(api_server, outside_coordinator.address, namespaces) for _ in range(2))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
     writes.apply(account, *rights(writes, WRITES.values(), writes.namespace))
     reads.apply(*rights(reads, [READ], writes.namespace))
@@ -84,9 +84,9 @@ def shops(
     yield writes, reads
     # Everything is undone with the right that is missing for it.
     writes.apply(*rights(writes, (), writes.namespace))
-    delete_all_groups(without_operator)
+    delete_all_groups(api_server)
     operator.stop()
-    without_operator.kubectl("delete", "namespace", *namespaces, "--wait=false")
+    api_server.kubectl("delete", "namespace", *namespaces, "--wait=false")
 
 
 @pytest.mark.parametrize("group", WRITES)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cluster.adopting import (
+from tests.api_server.adopting import (
     CLEANUP_S,
     KINDS,
     SIDECAR,
@@ -21,12 +21,11 @@ from tests.cluster.adopting import (
     workload,
 )
 from tests.support.cluster import Cluster
-from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
 from tests.support.coordinator import Coordinator
 from tests.support.processes import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.process
 
 SERVER_SIDE = ("--server-side", "--field-manager=owner")
 # Rota raises a grace period that is too short, so an owner who applies it on the server's side has to insist on it.
@@ -320,24 +319,6 @@ def test_a_disruption_budget_is_created_changed_and_deleted(shop: Shop) -> None:
     shop.wait(budget, "create")
     shop.group("budgeted", "Deployment", "budgeted")
     shop.wait(budget, "delete")
-
-
-def test_a_missing_secret_is_named_and_its_value_is_not(shop: Shop) -> None:
-    login = {
-        "sasl": {
-            "mechanism": "SCRAM-SHA-512",
-            "userSecret": {"name": "login", "key": "username"},
-            "passwordSecret": {"name": "login", "key": "password"},
-        }
-    }
-    # One pod, which the kubelet has to see; it starts no container without the Secret.
-    shop.apply(workload("Deployment", "with-login", replicas=1, nodeSelector={}))
-    kafka = ["kafka.example.com:9092"]
-    shop.group("with-login", "Deployment", "with-login", auth=login, bootstrapServers=kafka)
-    said = shop.wait_ready_reason("with-login", "SecretNotFound")
-    assert "missing Secrets or keys: login; create them in namespace" in said
-    with pytest.raises(KubectlFailed, match="not found"):
-        shop.get("secret/login")
 
 
 def test_a_namespace_with_an_adopted_workload_can_be_deleted(

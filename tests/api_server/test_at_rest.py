@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from rota_operator.status.status import WRITE_INTERVAL_MS
-from tests.cluster.adopting import Shop, workload
+from tests.api_server.adopting import Shop, workload
 from tests.support.cluster import Cluster
 from tests.support.cluster.api_proxy import ApiProxy, proxied
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import steady_ms, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.soak("operator-at-rest"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.soak("operator-at-rest"), pytest.mark.timeout(600)]
 
 RESYNC_S, RESYNC_IN_SOAK_S, RESYNCS = 1, 30, 2
 WITHIN_S = 60
@@ -37,13 +37,13 @@ class Rest:
 
 
 def test_an_operator_at_rest_writes_nothing_over_two_resyncs(
-    without_operator: Cluster, outside_coordinator: Coordinator, namespace: str, tmp_path: Path, in_soak: bool
+    api_server: Cluster, outside_coordinator: Coordinator, namespace: str, tmp_path: Path, in_soak: bool
 ) -> None:
     resync_s = RESYNC_IN_SOAK_S if in_soak else RESYNC_S
-    shop = Shop(without_operator, namespace, outside_coordinator.address)
+    shop = Shop(api_server, namespace, outside_coordinator.address)
     shop.apply(workload("Deployment", "enricher"))
     shop.group("orders", "Deployment", "enricher", podDisruptionBudget={"maxUnavailable": 1})
-    with proxied(without_operator.kubeconfig, tmp_path) as proxy:
+    with proxied(api_server.kubeconfig, tmp_path) as proxy:
         flags = (f"--namespace={namespace}", f"--resync-seconds={resync_s}")
         operator = OperatorProcess(tmp_path, proxy.kubeconfig, *flags)
         operator.start()

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rota_operator.spec.validation import InvalidSpec, parse_spec
-from tests.cluster.adopting import LABELS, workload
+from tests.api_server.adopting import LABELS, workload
 from tests.operator.reconcile.test_any_manifest import BASES, SPECS, VALID
 from tests.support.cluster.manifests import Manifest
 

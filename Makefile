@@ -5,7 +5,7 @@ SHELL := /bin/sh
 
 PYTHON ?= python3
 VENV ?= .venv
-TIERS ?= unit process simulation kafka cluster spark
+TIERS ?= unit process simulation kafka api_server cluster spark
 ROUNDS ?= 20
 DIST ?= dist
 

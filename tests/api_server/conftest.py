@@ -12,20 +12,15 @@ from tests.support.cluster.fixtures import serve_consumer_groups
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.cluster.prepared import prepare
 from tests.support.coordinator import Coordinator, serving
-from tests.support.unavailable import Unavailable
 from tests.support.workdir import workdir
 
 
 @pytest.fixture(scope="session")
 def api_server() -> Iterator[Cluster]:
     """An API server of Kubernetes that serves ConsumerGroups, with controllers and without nodes: pods stay Pending."""
-    try:
-        prepared = prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
     with (
         workdir("api-server", abandoned=remove_leftovers) as folder,
-        running(folder, prepared, ()) as started,
+        running(folder, prepare(), ()) as started,
     ):
         serve_consumer_groups(started)
         yield started

@@ -12,7 +12,7 @@ from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import steady_ms, wait_for
 
-pytestmark = [pytest.mark.process, pytest.mark.soak("operator-at-rest"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.api_server, pytest.mark.soak("operator-at-rest"), pytest.mark.timeout(600)]
 
 RESYNC_S, RESYNC_IN_SOAK_S, RESYNCS = 1, 30, 2
 WITHIN_S = 60

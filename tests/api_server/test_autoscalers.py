@@ -16,7 +16,7 @@ from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
 from tests.support.coordinator import Coordinator
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.api_server
 
 API_VERSION = "rota.dev/v1alpha1"
 MINIMUM, MAXIMUM = 3, 5

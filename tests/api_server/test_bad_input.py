@@ -28,7 +28,7 @@ from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import steady_ms, wait_for
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.api_server
 
 DRAWN, DRAWN_IN_SOAK = 50, 2_000
 SETTLED_WITHIN_S, SETTLED_WITHIN_IN_SOAK_S = 120, 1_200

@@ -13,7 +13,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.tree import REPO
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.api_server
 
 
 def manifest(spec: Spec, name: str = "orders-enricher") -> str:

@@ -17,7 +17,7 @@ from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.definitions import CERT_MANAGER, PROMETHEUS_OPERATOR
 from tests.support.helm import Object
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.api_server
 
 KINDS = {
     "certificates.cert-manager.io": "Certificate",

@@ -28,7 +28,7 @@ from tests.support.coordinator import Coordinator
 from tests.support.processes import Process, free_port, steady_ms, wait_for
 
 # Limits of time are reached only by what hangs.
-pytestmark = [pytest.mark.process, pytest.mark.soak("hand-over-kills"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.api_server, pytest.mark.soak("hand-over-kills"), pytest.mark.timeout(600)]
 
 WITHIN_S, POLL_S = 120, 0.5
 # From the moment at which the operator is back; on a machine that has nothing else to do.

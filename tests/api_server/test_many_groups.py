@@ -12,7 +12,7 @@ from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
 from tests.support.processes import peak_mib, processor_s, steady_ms, wait_for
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.api_server, pytest.mark.timeout(600)]
 
 GROUPS = 200
 # Of one core. How long the API server takes beside it depends on the machine, so that time is reported only.

@@ -42,7 +42,7 @@ from tests.support.coordinator import Coordinator
 from tests.support.processes import ProcessFailed, steady_ms, wait_for
 
 # Limits of time are reached only by what hangs.
-pytestmark = [pytest.mark.process, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.api_server, pytest.mark.timeout(1_200)]
 
 POINTS = 3
 # A status may be written once more, and some more often.

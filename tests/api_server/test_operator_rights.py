@@ -13,7 +13,7 @@ from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.cluster.rota_manifests import RULES
 from tests.support.coordinator import Coordinator
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.api_server
 
 ACCOUNT = "operator"
 RBAC = "rbac.authorization.k8s.io"

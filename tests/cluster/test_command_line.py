@@ -65,9 +65,10 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 
 @pytest.mark.cluster
 @pytest.mark.soak("cluster")
-def test_a_cluster_goes_without_a_trace_also_when_its_keeper_was_killed(
-    commands: Commands, machinery: Machinery, tmp_path: Path
+def test_a_cluster_goes_without_a_trace(
+    commands: Commands, machinery: Machinery, tmp_path: Path, in_soak: bool
 ) -> None:
+    """In a soak also after its keeper was killed, which costs another start."""
     before = traces.traces(commands.name, machinery)
 
     commands.succeed("up")
@@ -83,16 +84,15 @@ def test_a_cluster_goes_without_a_trace_also_when_its_keeper_was_killed(
     commands.succeed("up")  # again: it is up already, which is what was wanted
 
     running = processes(commands)
-    [keeper] = [each for each, line in running.items() if "cluster.keeper" in line]
-    kill(keeper.pid, running)
-    refused = commands.run("kubeconfig")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert f"no cluster '{commands.name}' is running" in refused.stderr
-    # Files and control groups are left to the next start.
-    assert traces.traces(commands.name, machinery) - before != set()
-
-    commands.succeed("up")
-    running = processes(commands)
+    if in_soak:
+        kill_keeper(running)
+        refused = commands.run("kubeconfig")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"no cluster '{commands.name}' is running" in refused.stderr
+        # Files and control groups are left to the next start.
+        assert traces.traces(commands.name, machinery) - before != set()
+        commands.succeed("up")
+        running = processes(commands)
     commands.succeed("down")
     assert [line for process, line in running.items() if process.alive()] == []
     assert_nothing_stays(before, commands, machinery)
@@ -104,17 +104,35 @@ def test_nothing_stays_of_a_start_that_was_killed(
     commands: Commands, machinery: Machinery, tmp_path: Path
 ) -> None:
     before = traces.traces(commands.name, machinery)
-    up = Process.start(
-        "up", commands.line("up"), log=tmp_path / "log", cwd=CHECKOUT, env=commands.environment()
-    )
-    up.wait_until(lambda: "machines of the nodes started" in up.log.read_text(), within_s=60)
-    kill(up.pid, processes(commands))
+    up, running = begin(commands, tmp_path)
+    kill(up.pid, running)
     assert up.wait(within_s=1) == -signal.SIGKILL
     assert "nodes Ready" not in up.log.read_text()
     assert traces.traces(commands.name, machinery) - before != set()
 
     commands.succeed("down")
     assert_nothing_stays(before, commands, machinery)
+
+
+@pytest.mark.cluster
+@pytest.mark.soak("cluster")
+def test_a_start_whose_keeper_was_killed_fails_and_cleans_up(
+    commands: Commands, machinery: Machinery, tmp_path: Path
+) -> None:
+    before = traces.traces(commands.name, machinery)
+    up, running = begin(commands, tmp_path)
+    kill_keeper(running)
+    assert up.wait(within_s=60) == 1
+    assert_nothing_stays(before, commands, machinery)
+
+
+def begin(commands: Commands, folder: Path) -> tuple[Process, dict[Identity, str]]:
+    """Start a cluster until its machines run; return the command, and all processes."""
+    up = Process.start(
+        "up", commands.line("up"), log=folder / "log", cwd=CHECKOUT, env=commands.environment()
+    )
+    up.wait_until(lambda: "machines of the nodes started" in up.log.read_text(), within_s=60)
+    return up, processes(commands)
 
 
 def processes(commands: Commands) -> dict[Identity, str]:
@@ -129,6 +147,12 @@ def kill(pid: int, everything: dict[Identity, str]) -> None:
     os.kill(pid, signal.SIGKILL)
     for process in everything:
         process.wait_until_gone()
+
+
+def kill_keeper(running: dict[Identity, str]) -> None:
+    """Kill the process that keeps the cluster."""
+    [keeper] = [each for each, line in running.items() if "cluster.keeper" in line]
+    kill(keeper.pid, running)
 
 
 def assert_nothing_stays(before: set[str], commands: Commands, machinery: Machinery) -> None:

@@ -4,14 +4,12 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
-from tests.support import selection, tiers
+from tests.support import tiers
 from tests.support.tree import REPO
 from tests.support.unavailable import Unavailable
 
@@ -54,23 +52,6 @@ def test_a_tier_whose_system_is_missing_is_skipped_in_one_line(
     outcome = tiers.run(tiers.Tier("kafka", ("absent",)))
     assert (outcome.result, outcome.detail) == ("skipped", "no java here; install JDK 17")
     assert "kafka: skipped: no java here; install JDK 17\n" in capsys.readouterr().out
-
-
-def test_what_only_some_tests_need_skips_the_tier_only_where_nothing_may_be_skipped(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def prepare() -> None:
-        raise Unavailable("run as root")
-
-    system = types.ModuleType("tests.support.absent")
-    system.__dict__["prepare"] = prepare
-    monkeypatch.setitem(sys.modules, "tests.support.absent", system)
-    monkeypatch.setattr(tiers, "REPO", tmp_path)
-    monkeypatch.setattr(tiers, "LOGS", tmp_path / "logs")
-    monkeypatch.setattr(tiers, "pytest", lambda tier, logs: (0, "1 passed"))
-    tier = tiers.Tier("kafka", systems_of_some=("absent",))
-    assert tiers.run(tier).result == "passed"
-    assert tiers.run(tier, strict=True).result == "skipped"
 
 
 def test_what_failed_is_said_again_after_all_tiers(tmp_path: Path) -> None:
@@ -140,24 +121,14 @@ def test_3(): meet()
 """
 
 
-def run_by_two(
-    tmp_path: Path, share: str, modules: str, fixture_of: Mapping[str, str] = MappingProxyType({})
-) -> list[list[tuple[str, str]]]:
-    """
-    The module and the number of each test that ran in each of two processes.
-
-    `fixture_of`: a fixture that all tests of a module use.
-    """
+def run_by_two(tmp_path: Path, share: str, modules: str) -> list[list[tuple[str, str]]]:
+    """The module and the number of each test that ran in each of two processes."""
     tests, begun, meeting = tmp_path / "tests", tmp_path / "begun", tmp_path / "meeting"
     for folder in (tests, begun, meeting):
         folder.mkdir()
     (tests / "conftest.py").touch()
     for name in modules:
-        text = MEETING.format(meeting=str(meeting))
-        if fixture := fixture_of.get(name):
-            use = f"import pytest\n@pytest.fixture\ndef {fixture}(): ...\npytestmark = pytest.mark.usefixtures({fixture!r})\n"
-            text = use + text
-        (tests / f"test_{name}.py").write_text(text)
+        (tests / f"test_{name}.py").write_text(MEETING.format(meeting=str(meeting)))
     sharing = command(tests, "-v", f"{share}={begun}")
 
     def run(_: int) -> "subprocess.CompletedProcess[str]":
@@ -176,14 +147,6 @@ def test_each_module_is_run_once_and_as_a_whole_by_whoever_is_free(tmp_path: Pat
     assert sorted(ran[0] + ran[1]) == [(module, test) for module in "abcde" for test in "123"]
     for tests in ran:
         assert tests == [(module, test) for module, _ in tests[::3] for test in "123"]
-
-
-def test_modules_that_share_what_costs_much_are_run_by_one_process(tmp_path: Path) -> None:
-    ran = run_by_two(tmp_path, "--share", "abcde", dict.fromkeys("bd", selection.STARTED_ONCE[0]))
-    assert all(ran)
-    assert sorted(ran[0] + ran[1]) == [(module, test) for module in "abcde" for test in "123"]
-    (ran_b,) = [{module for module, _ in tests} for tests in ran if ("b", "1") in tests]
-    assert "d" in ran_b
 
 
 def test_a_tier_reads_the_modules_with_its_mark_alone(tmp_path: Path) -> None:

@@ -6,15 +6,13 @@ a mark on every small test.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-# Fixtures of a session that cost so much that a run starts one: one process runs all modules that need it.
-STARTED_ONCE = ("api_server",)
-HEAVY_TIERS = ("process", "simulation", "kafka", "cluster", "spark")
+HEAVY_TIERS = ("process", "simulation", "kafka", "api_server", "cluster", "spark")
 
 
 def mark_of(tier: str) -> str:
@@ -71,7 +69,7 @@ class Share:
     Select this process's share of tests that several processes run side by side, so that they end at about the same time.
 
     Each process takes the next module that no other has begun, those that take longest first. A module stays whole, because its
-    tests share what they start; modules that share a fixture of STARTED_ONCE stay together; where tests share nothing, each is taken alone.
+    tests share what they start; where they share nothing, each test is taken alone.
     """
 
     def __init__(self, begun: Path, *, whole_modules: bool) -> None:
@@ -98,9 +96,8 @@ class Share:
     def _taken(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
         # pytest may put other tests between those of a module.
         together: dict[str, list[pytest.Item]] = {}
-        shared = {item.path: name for item in items for name in STARTED_ONCE if name in _fixtures(item)}
         for item in items:
-            key = shared.get(item.path, str(item.path)) if self._whole_modules else item.nodeid
+            key = str(item.path) if self._whole_modules else item.nodeid
             together.setdefault(key, []).append(item)
         for name, tests in sorted(together.items(), key=lambda each: _longest_s(each[1]), reverse=True):
             try:
@@ -108,11 +105,6 @@ class Share:
             except FileExistsError:
                 continue
             yield from tests
-
-
-def _fixtures(item: pytest.Item) -> Sequence[str]:
-    """Names of all fixtures that a test needs."""
-    return item.fixturenames if isinstance(item, pytest.Function) else ()
 
 
 def _longest_s(tests: list[pytest.Item]) -> float:

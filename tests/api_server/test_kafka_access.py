@@ -14,7 +14,7 @@ from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.kafka import Kafka
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.api_server
 
 NAMESPACE = "without-members"
 SEEN, DENIED = "seen", "denied"
@@ -24,11 +24,9 @@ WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")
-def groups(
-    without_operator: Cluster, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+def groups(api_server: Cluster, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two groups without pods, of which the operator may read one, and the other after its id is granted."""
-    cluster = without_operator
+    cluster = api_server
     kafka.create_topic(TOPIC, partitions=2)
     producer = Producer(kafka.client_config())
     for _ in range(RECORDS):

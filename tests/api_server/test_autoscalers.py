@@ -112,6 +112,8 @@ class ScaleClient:
     def update(self, replicas: int) -> None:
         scale = self.get()
         scale["spec"]["replicas"] = replicas
+        # Of any version: the operator may have written the status since.
+        del scale["metadata"]["resourceVersion"]
         body = json.dumps(scale)
         self._shop.cluster.kubectl("replace", "--raw", self._path, "--filename", "-", input=body)
 

@@ -252,7 +252,9 @@ def test_a_workload_that_its_owner_replaced_is_adopted_again_as_before(applied: 
         if each["metadata"]["name"] == ENRICHER and "template" in each["spec"]
     ]
     own = {**own, "spec": {**own["spec"], "replicas": REPLICAS}}
-    applied.kubectl("replace", "--filename", "-", input=json.dumps(own))
+    # Without a path, kubectl replaces the version that it has read, and a controller may have counted pods since.
+    path = f"/apis/{own['apiVersion']}/namespaces/{applied.namespace}/deployments/{ENRICHER}"
+    applied.cluster.kubectl("replace", "--raw", path, "--filename", "-", input=json.dumps(own))
     applied.wait_adopted()
     assert applied.get(target)["spec"]["template"] == adopted
 
@@ -282,7 +284,12 @@ def test_static_members_of_a_deployment_keep_their_partitions_over_a_rollout(app
         applied.kubectl("scale", f"consumergroup/{GROUP}", f"--replicas={replicas}")
         applied.wait_shared(replicas)
         assert applied.status()["members"] == replicas
-        assert len(applied.instances()) == replicas
+        wait_for(
+            "an instance for each pod",
+            lambda replicas=replicas: len(applied.instances()) == replicas,  # type: ignore[misc]
+            within_s=READY_WITHIN_S,
+            poll_s=0.2,
+        )
 
 
 def test_each_order_is_priced_once_over_a_replaced_workload_and_a_deleted_pod(

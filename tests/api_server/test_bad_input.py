@@ -176,7 +176,9 @@ def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
     wait_for("a remark", partial(says, f"sidecars: {old_name} 0.0.1; set"), within_s=WITHIN_S, poll_s=0.5)
     shop.group("orders", "Deployment", "enricher", assignment={"strategy": "acme"})
     refusal = f"{old_name}: spec.assignment.strategy: unknown strategy acme"
-    assert refusal in shop.wait_ready_reason("orders", "SettingsRefused")
+    shop.wait_ready_reason("orders", "SettingsRefused")
+    # The other one may be named first.
+    wait_for("the refusal is quoted", partial(says, refusal), within_s=WITHIN_S, poll_s=0.5)
     # Named until it reports that it offers the new one too.
     wait_for(
         "the other one is not named",

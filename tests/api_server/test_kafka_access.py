@@ -13,6 +13,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.kafka import Kafka
+from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.api_server
 
@@ -91,9 +92,17 @@ def test_it_is_seen_with_the_lag_of_its_initial_offsets(groups: Cluster, kafka: 
 
 
 def test_without_a_grant_it_is_unknown_and_says_what_to_add(groups: Cluster) -> None:
-    found, conditions = wait(groups, DENIED, 'conditions[?(@.type=="Lagging")].status', "Unknown")
-    assert "add of-another-team to the cluster's groups in kafka.clusters" in conditions["Lagging"]["message"]
-    assert "NoInitialOffsets" in conditions["Ready"]["message"]
+    said = "add of-another-team to the cluster's groups in kafka.clusters"
+
+    def is_said() -> bool:
+        # Before Kafka has answered it is unknown, too.
+        _, conditions = wait(groups, DENIED, 'conditions[?(@.type=="Lagging")].status', "Unknown")
+        return (
+            said in conditions["Lagging"]["message"] and "NoInitialOffsets" in conditions["Ready"]["message"]
+        )
+
+    wait_for("the grant that is missing is named", is_said, within_s=WITHIN_S, poll_s=0.2)
+    found, _ = wait(groups, DENIED, 'conditions[?(@.type=="Lagging")].status', "Unknown")
     assert (found.get("members"), found.get("lag", {}).get("total")) == (None, None), found
 
 

@@ -113,12 +113,15 @@ class Shared(NamedTuple):
     def owner(self) -> str:
         """Pod of the group's coordinator, once both coordinators own slots."""
 
+        found: dict[str, bool] = {}
+
         def both() -> bool:
+            nonlocal found
             found = self.store.coordinators()
             return len(found) == COORDINATORS and any(found.values())
 
         wait_for("both coordinators own slots", both, within_s=WITHIN_S, poll_s=LOOK_EACH_S)
-        return next(pod for pod, owns in self.store.coordinators().items() if owns)
+        return next(pod for pod, owns in found.items() if owns)
 
     def wait_claimed(self, after: int) -> None:
         """Wait until a coordinator has claimed the group's slot after this epoch."""
@@ -215,8 +218,10 @@ def test_groups_go_on_after_postgresql_was_away(shared: Shared, report: list[str
 def test_the_coordinator_of_a_lost_node_is_replaced_by_the_other(shared: Shared, report: list[str]) -> None:
     """The applications are on the other node."""
     cluster = shared.release.cluster
+    # Both have slots again after PostgreSQL was away.
+    owner = shared.owner()
     [away] = [pod for pod in shared.store.coordinators() if shared.node_of(pod) == LOST]
-    if shared.owner() != away:
+    if owner != away:
         # A coordinator that starts takes over the slots with the highest numbers.
         with shared.unchanged("one of two coordinators deleted", report):
             cluster.kubectl("delete", "pod", away, "--namespace", NAMESPACE)

@@ -19,12 +19,12 @@ from tests.support.helm import Object
 
 pytestmark = pytest.mark.api_server
 
-KINDS = {
-    "certificates.cert-manager.io": "Certificate",
-    "podmonitors.monitoring.coreos.com": "PodMonitor",
-    "servicemonitors.monitoring.coreos.com": "ServiceMonitor",
-    "prometheusrules.monitoring.coreos.com": "PrometheusRule",
-}
+DEFINITIONS = (
+    "certificates.cert-manager.io",
+    "podmonitors.monitoring.coreos.com",
+    "servicemonitors.monitoring.coreos.com",
+    "prometheusrules.monitoring.coreos.com",
+)
 MONITORS = ("--set=monitoring.podMonitor.enabled=true", "--set=monitoring.serviceMonitor.enabled=true")
 ALERTS = "--set=monitoring.prometheusRule.enabled=true"
 
@@ -34,11 +34,9 @@ def with_definitions(api_server: Cluster) -> Iterator[Cluster]:
     """The cluster, whose API server serves all of these kinds for the module."""
     for each in (CERT_MANAGER, PROMETHEUS_OPERATOR):
         api_server.kubectl("apply", "--server-side", "--filename", str(each.fetched()))
-    names = [f"customresourcedefinition/{name}" for name in KINDS]
-    for name, kind in zip(names, KINDS.values(), strict=True):
-        # Its conditions are null at first, which `kubectl wait` takes for an error.
-        for state in (f"jsonpath={{.status.acceptedNames.kind}}={kind}", "condition=Established"):
-            api_server.wait(name, state, namespace="default")
+    names = [f"customresourcedefinition/{name}" for name in DEFINITIONS]
+    for name in DEFINITIONS:
+        api_server.wait_served(name)
     yield api_server
     api_server.kubectl("delete", *names, "--wait=false")
 

@@ -56,6 +56,15 @@ class ApiReader:
             each["metadata"].pop("managedFields", None)
         return found
 
+    def serves(self, word: str) -> bool:
+        """Return whether the API server lists a kind of this name: some time after its definition is established."""
+        with self._lock:
+            try:
+                self._kind(word)
+            except KubectlFailed:
+                return False
+        return True
+
     def close(self) -> None:
         self._connection.close()
 

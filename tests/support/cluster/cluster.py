@@ -84,6 +84,20 @@ class Cluster:
         assert self._reader is not None, "the cluster has not started"
         return self._reader.get(resource, namespace, selector)
 
+    def wait_served(self, definition: str) -> None:
+        """Until a CustomResourceDefinition, PLURAL.GROUP, is established, and its kind is listed: kubectl knows no other kinds."""
+        reader, plural = self._reader, definition.partition(".")[0]
+        assert reader is not None, "the cluster has not started"
+
+        def holds() -> bool:
+            found = self.get(f"customresourcedefinition/{definition}")
+            # Null at first, which `kubectl wait` takes for an error.
+            conditions = found.get("status", {}).get("conditions") or ()
+            established = ("Established", "True") in [(each["type"], each["status"]) for each in conditions]
+            return established and reader.serves(plural)
+
+        wait_for(f"{definition} is served", holds, within_s=READY_WITHIN_S, poll_s=0.1)
+
     def wait(
         self, resource: str, condition: str, *, namespace: str = "default", within_s: float = READY_WITHIN_S
     ) -> None:

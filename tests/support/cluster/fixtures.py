@@ -60,9 +60,7 @@ def rota_cluster(consumer_groups: Cluster) -> Cluster:
 def serve_consumer_groups(cluster: Cluster) -> None:
     """Let the API server of a cluster serve ConsumerGroups."""
     cluster.kubectl("apply", "--server-side", "-f", str(REPO / "crds" / "consumergroups.yaml"))
-    # Its conditions are null at first, which `kubectl wait` takes for an error.
-    for state in ("jsonpath={.status.acceptedNames.kind}=ConsumerGroup", "condition=Established"):
-        cluster.kubectl("wait", f"--for={state}", f"crd/{DEFINITION}", "--timeout=30s")
+    cluster.wait_served(DEFINITION)
 
 
 def deploy_rota(cluster: Cluster) -> None:

@@ -14,8 +14,7 @@ from tests.support.processes import wait_for
 TOPIC = "orders"
 SIDECAR = "rota-sidecar"
 KINDS = ("Deployment", "StatefulSet")
-WITHIN_S = 30
-CLEANUP_S = 120
+WITHIN_S = CLEANUP_S = 120
 # Pods with it are scheduled to no node.
 NO_NODE = {"rota.dev/no-such-node": "true"}
 # Of every ConsumerGroup here.

@@ -5,6 +5,8 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.cluster.rota_manifests import NAMESPACE, OPERATOR
 
+WITHIN_S = 120
+
 
 @pytest.fixture(scope="module")
 def without_operator(consumer_groups: Cluster) -> Cluster:
@@ -13,6 +15,7 @@ def without_operator(consumer_groups: Cluster) -> Cluster:
     if consumer_groups.kubectl("get", *names, "--ignore-not-found", "--output=name"):
         consumer_groups.kubectl("scale", *names, "--replicas=0")
         consumer_groups.kubectl(
-            "wait", "pods", f"--selector=app={OPERATOR}", "--for=delete", f"--namespace={NAMESPACE}"
-        )
+            "wait", "pods", f"--selector=app={OPERATOR}", "--for=delete", f"--namespace={NAMESPACE}",
+            f"--timeout={WITHIN_S}s",
+        )  # fmt: skip
     return consumer_groups

@@ -22,7 +22,7 @@ KINDS = frozenset({"log", "event", "status", "object", "argument", "metrics"})
 # Of each part's page; see docs/architecture.md.
 METRICS_PORTS = {"operator": 7082, "coordinator": 7071, "rota-sidecar": 7081}
 SIDE_BY_SIDE = 4
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 # Part of the path of a pod's control groups.
 OF_PODS = "kubepods"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -13,6 +13,8 @@ from tests.support.interruption import interrupted
 
 pytestmark = pytest.mark.cluster
 
+WITHIN_S = 60
+
 SERVER = """
 import http.server
 print("serving")
@@ -41,9 +43,9 @@ def test_logs_and_exec(cluster: Cluster, namespace: str, server: str) -> None:
 def test_port_forward(cluster: Cluster, namespace: str, server: str) -> None:
     forward = cluster.start_kubectl("port-forward", "--namespace", namespace, f"pod/{server}", ":8000")
     try:
-        forward.wait_until(lambda: "Forwarding from 127.0.0.1:" in forward.log.read_text(), within_s=20)
+        forward.wait_until(lambda: "Forwarding from 127.0.0.1:" in forward.log.read_text(), within_s=WITHIN_S)
         port = re.findall(r"127\.0\.0\.1:(\d+)", forward.log.read_text())[0]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/etc/hostname", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/etc/hostname", timeout=WITHIN_S) as answer:
             assert answer.read() == b"server\n"
     finally:
         forward.kill()

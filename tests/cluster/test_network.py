@@ -16,11 +16,11 @@ from tests.support.processes import Process
 
 pytestmark = pytest.mark.cluster
 
-PORT = 8000
+PORT, WITHIN_S = 8000, 60
 ANSWER = b"answer" * 10_000_000
-ASK = """
+ASK = f"""
 import sys, urllib.request
-print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
+print(urllib.request.urlopen(sys.argv[1], timeout={WITHIN_S}).read().decode())
 """
 
 
@@ -34,8 +34,8 @@ def test_a_server_of_the_test_run_is_reached_from_pods_and_from_here(
     try:
         with cluster.forward(network.address, PORT) as port:
             address = f"http://127.0.0.1:{port}/word"
-            server.wait_until(lambda: answers(address), within_s=10)
-            with urllib.request.urlopen(address, timeout=10) as answer:
+            server.wait_until(lambda: answers(address), within_s=WITHIN_S)
+            with urllib.request.urlopen(address, timeout=WITHIN_S) as answer:
                 assert answer.read() == b"from the test"
 
         asker = container("asker", cluster.base_image, ASK, args=[f"http://{network.address}:{PORT}/word"])
@@ -50,7 +50,7 @@ def test_a_forward_passes_on_the_end_of_each_direction(tmp_path: Path) -> None:
     """A client that has said all still gets its answer, and a long one whole."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         forwarded = forward(os.getpid(), ("127.0.0.1", listening.getsockname()[1]), listen=0, logs=tmp_path)
-        with forwarded as port, socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        with forwarded as port, socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as client:
             client.sendall(b"question")
             client.shutdown(socket.SHUT_WR)
             served, _ = listening.accept()
@@ -76,7 +76,7 @@ def test_a_forward_to_nobody_breaks_the_connection(tmp_path: Path) -> None:
 
 def connect_and_read(port: int) -> bytes:
     with socket.socket() as client:
-        client.settimeout(10)
+        client.settimeout(WITHIN_S)
         client.connect(("127.0.0.1", port))
         return client.recv(1)
 

@@ -33,7 +33,7 @@ EVENT = "POST events"
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 # Headers of a response that are of its connection alone.
 OF_CONNECTION = frozenset({"connection", "content-length", "date", "transfer-encoding"})
-STOP_S = 10
+STOP_S = 60
 # Watches have no end of their own.
 CLEANUP_S = 1
 BODY_MAX = 4 * 1024 * 1024

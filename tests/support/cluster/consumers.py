@@ -50,7 +50,7 @@ asked = [
     for name, count in topics
 ]
 with grpc.insecure_channel("127.0.0.1:7070") as channel:
-    made = LogStub(channel).CreateTopics(log_pb2.CreateTopicsRequest(topics=asked), timeout=20)
+    made = LogStub(channel).CreateTopics(log_pb2.CreateTopicsRequest(topics=asked), timeout=60)
 assert not any(each.error_code for each in made.topics), made
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.processes import Process, current_owner
 from tests.support.workdir import logs
 
-START_S = 30
+START_S = STOP_S = 120
 # Addresses and images stand in the objects that it writes: the same in each life.
 FLEET_ADDRESS = "rota-operator.rota:7083"
 SIDECAR_IMAGE = "rota-sidecar:of-this-test"
@@ -62,7 +62,7 @@ class OperatorProcess:
     def stop(self) -> None:
         """SIGTERM. Raises AssertionError if it did not end in order, or has met a bug of its own."""
         self.check()
-        self.process.stop()
+        self.process.stop(within_s=STOP_S)
         assert self.process.exit_code == 0, self.process.tail()
 
     def check(self) -> None:

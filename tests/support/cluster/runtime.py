@@ -20,8 +20,8 @@ from tests.support.cluster.machine import Machine
 from tests.support.cluster.machinery import Machinery
 from tests.support.processes import Process, ProcessFailed
 
-ANSWERS_WITHIN_S = 20
-IMPORT_WITHIN_S = 120
+ANSWERS_WITHIN_S = 60
+IMPORT_WITHIN_S = 600
 KUBERNETES = "k8s.io"
 """containerd's namespace for the images and containers of pods."""
 STORE = "var/lib/containerd"

@@ -57,6 +57,9 @@ def requests(folder: Path, namespace: str) -> Iterator[Request]:
     user = f"{ACCOUNT}{namespace}:"
     with (folder / LOG).open() as lines:
         for line in lines:
+            # The API server may be writing the last one.
+            if not line.endswith("\n"):
+                break
             # Parsing a line costs more than looking for a word.
             if user in line and (event := json.loads(line))["user"]["username"].startswith(user):
                 yield request_of(event)

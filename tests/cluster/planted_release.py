@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tests.chart.rendered import named, pods
-from tests.cluster.planted import lines_of, planted, tokens_of
+from tests.cluster.planted import Output, lines_of, planted, tokens_of
+from tests.cluster.planted import logs as logs_of
 from tests.cluster.released import WITHIN_S, Release
+from tests.cluster.replaced_certificates import LOOK_EACH_S
 from tests.support import helm
 from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.orders import ENRICHER
 from tests.support.cluster.rota_manifests import SECURITY
-from tests.support.processes import Process
+from tests.support.processes import Process, wait_for
 
 LEDGER, REFUSED, POSTGRESQL, CONTROL = "ledger", "refused", "planted-postgresql", "control"
 OPERATOR_LOGIN, OPERATOR_KEY, LOGIN, TOKENS, URL = (
@@ -155,3 +157,25 @@ def issued(release: Release) -> dict[str, str]:
         assert tokens
         found |= tokens
     return found
+
+
+def failure_said(release: Release, namespace: str, pod: str, failure: str) -> Output:
+    """
+    Wait until a pod's log has a failure; return the log.
+
+    A container that ends with it is replaced again and again: its log may be gone when all logs are read.
+    """
+    texts: list[str] = []
+
+    def is_said() -> bool:
+        texts.append(said(release, namespace, pod))
+        return failure in texts[-1]
+
+    wait_for(f"{failure} in the log of {pod}", is_said, within_s=WITHIN_S, poll_s=LOOK_EACH_S)
+    return Output("log", f"{namespace}/{pod}", texts[-1])
+
+
+def said(release: Release, namespace: str, pod: str) -> str:
+    """Return what a pod's containers have logged, those before their restarts too; empty before they run."""
+    found = [each for each in release.pods(namespace) if each["metadata"]["name"] == pod]
+    return "".join(output.text for each in found for output in logs_of(release.cluster, each))

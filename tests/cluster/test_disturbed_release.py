@@ -25,7 +25,6 @@ from tests.chart.granted import rights
 from tests.cluster.coordinator_client import PORT as COORDINATOR_PORT
 from tests.cluster.coordinator_client import connected
 from tests.cluster.planted import KINDS, find, outputs
-from tests.cluster.planted import logs as logs_of
 from tests.cluster.planted_release import (
     BROKER,
     CONTROL,
@@ -34,6 +33,7 @@ from tests.cluster.planted_release import (
     POSTGRESQL,
     REFUSED,
     Planted,
+    failure_said,
     issued,
 )
 from tests.cluster.recorded_rights import not_granted, unused
@@ -334,14 +334,10 @@ def test_no_secret_is_in_a_log_an_event_an_object_an_argument_or_a_metric(
     planted: Release, hidden: Planted
 ) -> None:
     """The search finds the control in each kind of place, and the failures in which a secret could be quoted have occurred."""
-    ledger, port = f"{LEDGER}-0", DATABASE.rpartition(":")[2]
-    for namespace, pod, failure in ((APPLICATIONS, ledger, BROKER), (NAMESPACE, POSTGRESQL, port)):
-        wait_for(
-            f"{failure} in the log of {pod}",
-            lambda namespace=namespace, pod=pod, failure=failure: failure in said(planted, namespace, pod),  # type: ignore[misc]
-            within_s=WITHIN_S,
-            poll_s=LOOK_EACH_S,
-        )
+    failures = [
+        failure_said(planted, APPLICATIONS, f"{LEDGER}-0", BROKER),
+        failure_said(planted, NAMESPACE, POSTGRESQL, DATABASE.rpartition(":")[2]),
+    ]
     secrets = {**hidden.hidden(), **issued(planted)}
     control = hidden.start_control(planted)
     found = outputs(planted.cluster, (NAMESPACE, APPLICATIONS))
@@ -351,18 +347,9 @@ def test_no_secret_is_in_a_log_an_event_an_object_an_argument_or_a_metric(
         == {each.kind for each in found}
         == KINDS
     )
-    assert find(secrets, found) == []
-    logs = {each.where: each.text for each in found if each.kind == "log"}
-    assert BROKER in logs[f"{APPLICATIONS}/{ledger}/rota-sidecar"]
-    assert port in logs[f"{NAMESPACE}/{POSTGRESQL}/coordinator"]
+    assert find(secrets, [*found, *failures]) == []
     # Of both parts and each sidecar.
     assert len([each for each in found if each.kind == "metrics"]) >= 3 + REPLICAS + 1
-
-
-def said(release: Release, namespace: str, pod: str) -> str:
-    """Return what a pod's containers have logged, those before their restarts too; empty before they run."""
-    found = [each for each in release.pods(namespace) if each["metadata"]["name"] == pod]
-    return "".join(output.text for each in found for output in logs_of(release.cluster, each))
 
 
 def test_the_accounts_use_each_of_their_rights_and_no_more(planted: Release) -> None:

@@ -133,13 +133,13 @@ class Scenario:
 
     async def kill(self, number: int) -> None:
         """One member is killed and resumes as the same one, with a rebalance only where its session has ended."""
-        before, replicas = self._sidecar(number), {f"orders-{each}" for each in range(self._replicas)}
+        before = self._sidecar(number)
         await asyncio.to_thread(self._laptop.kill, f"orders-{number}")
 
         def is_back() -> bool:
             # Between two processes there is no file.
             with suppress(FileNotFoundError, ValueError):
-                return self._sidecar(number) != before and self._laptop.owners().keys() == replicas
+                return self._sidecar(number) != before and self._all_report()
             return False
 
         await asyncio.to_thread(wait_for, "the killed member is back", is_back, within_s=WITHIN_S)
@@ -168,6 +168,8 @@ class Scenario:
         await self._rebalance(add)
 
     async def reset(self) -> None:
+        # A reset is refused while a member of the group has not connected to the runner yet.
+        await asyncio.to_thread(wait_for, "all members report", self._all_report, within_s=WITHIN_S)
         offsets = {str(number): 0 for number in range(self._partitions)}
         body = {"group": GROUP, "offsets": {"orders": offsets}}
         answer = await asyncio.to_thread(post, self._laptop.page, "/api/reset", body)
@@ -223,6 +225,9 @@ class Scenario:
             lambda found: balanced(found, self._replicas, self._partitions, after),
             WITHIN_S,
         )
+
+    def _all_report(self) -> bool:
+        return self._laptop.owners().keys() == {f"orders-{number}" for number in range(self._replicas)}
 
     def _sidecar(self, number: int) -> int:
         return int((self._laptop.home / "logs" / f"orders-{number}.sidecar.pid").read_text())

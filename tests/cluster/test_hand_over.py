@@ -88,6 +88,12 @@ class Member(NamedTuple):
     # What its sidecar logs.
     sidecar: Process
 
+    def said(self) -> list[str]:
+        """Events that its sidecar has logged."""
+        lines = self.sidecar.log.read_text().splitlines(keepends=True)
+        # The last line may be written just now.
+        return [json.loads(line)["event"] for line in lines if line.startswith("{") and line.endswith("\n")]
+
     def lines(self, pods: Mapping[str, Any]) -> list[str]:
         """Lines of this application, and of those of the pods that are there now."""
         logs = [
@@ -185,6 +191,8 @@ def ended(rota_cluster: Cluster, members: list[Member], coordinator: grpc.Channe
     rota_cluster.kubectl(
         "delete", "pods", *(each.pod for each in members), f"--namespace={NAMESPACE}", "--wait=false"
     )
+    # Killed before its kubelet knows that the pod goes, the container would be started again.
+    wait_for("the pod drains", lambda: "draining" in ends_first.said(), within_s=WITHIN_S, poll_s=POLL_S)
     rota_cluster.signal_container(signal.SIGKILL, ends_first.pod, APP, namespace=NAMESPACE)
     taken_over: dict[str, float] = {}
     gone: dict[str, float] = {}
@@ -218,11 +226,7 @@ def test_its_successor_has_the_partitions(
     )
     assert found.taken_over_s < SESSION_S / 2 or not in_soak
     assert ended[name].member.pod not in ended[name].pods
-    said = [
-        json.loads(line)["event"]
-        for line in ended[name].member.sidecar.log.read_text().splitlines()
-        if line.startswith("{")
-    ]
+    said = ended[name].member.said()
     assert "draining" in said
     assert "undrained" not in said or not in_soak, "the drain lasts as long as the pod"
 

@@ -65,10 +65,9 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 
 @pytest.mark.cluster
 @pytest.mark.soak("cluster")
-def test_a_cluster_goes_without_a_trace(
-    commands: Commands, machinery: Machinery, tmp_path: Path, in_soak: bool
+def test_a_cluster_goes_without_a_trace_also_when_its_keeper_was_killed(
+    commands: Commands, machinery: Machinery, tmp_path: Path
 ) -> None:
-    """In a soak also after its keeper was killed, which costs another start."""
     before = traces.traces(commands.name, machinery)
 
     commands.succeed("up")
@@ -84,15 +83,14 @@ def test_a_cluster_goes_without_a_trace(
     commands.succeed("up")  # again: it is up already, which is what was wanted
 
     running = processes(commands)
-    if in_soak:
-        kill_keeper(running)
-        refused = commands.run("kubeconfig")
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert f"no cluster '{commands.name}' is running" in refused.stderr
-        # Files and control groups are left to the next start.
-        assert traces.traces(commands.name, machinery) - before != set()
-        commands.succeed("up")
-        running = processes(commands)
+    kill_keeper(running)
+    refused = commands.run("kubeconfig")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"no cluster '{commands.name}' is running" in refused.stderr
+    # Files and control groups are left to the next start.
+    assert traces.traces(commands.name, machinery) - before != set()
+    commands.succeed("up")
+    running = processes(commands)
     commands.succeed("down")
     assert [line for process, line in running.items() if process.alive()] == []
     assert_nothing_stays(before, commands, machinery)

@@ -33,7 +33,7 @@ NEVER_MS = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetQuery:
-    """One query for one sidecar; compared by identity."""
+    """Query for one sidecar; compared by identity."""
 
     sidecar: str
     kind: pb.OffsetKind.ValueType

@@ -1,4 +1,4 @@
-"""A sidecar on Kafka's brokers reports the cluster's id to Fleet, and looks up offsets of partitions without an owner."""
+"""A sidecar on Kafka's brokers reports the cluster's id to Fleet, looks up offsets of partitions without an owner, and removes an instance."""
 
 import asyncio
 from pathlib import Path
@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.sidecar.fleet.headquarters import Headquarters, serving
+from tests.sidecar.fleet.instances import removes_an_ended_instance
 from tests.support.kafka import Kafka
 from tests.support.sidecar import Deliverer
 
@@ -74,3 +75,9 @@ def test_cluster_id_and_offsets_come_from_the_brokers(tmp_path: Path, kafka: Kaf
         asyncio.run(run())
     finally:
         transactional.abort_transaction(WITHIN_S)
+
+
+def test_a_member_removes_a_static_one_that_has_ended_without_leaving(
+    tmp_path: Path, kafka: Kafka, topic: str
+) -> None:
+    asyncio.run(removes_an_ended_instance(tmp_path, kafka.bootstrap, topic))

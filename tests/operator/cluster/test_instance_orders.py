@@ -30,6 +30,12 @@ def pool(size: int) -> InstancePool:
     return InstancePool("orders", size, TIMEOUT_MS, TERMINATION_MS)
 
 
+def set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class World(Fleet):
     """Pods with their sidecars, and an API server with one ConfigMap; sidecars execute their orders."""
@@ -46,6 +52,11 @@ class World(Fleet):
     fails: Callable[[Sent], Answer | None] = lambda sent: None
     # Pods whose instance another process has taken, and the instance.
     fenced: dict[str, str] = field(default_factory=dict)
+    # Static members that others were ordered to remove, and what they answer.
+    removed: list[str] = field(default_factory=list)
+    refuses_removals: str = ""
+    # They answer once it is set.
+    held: asyncio.Event = field(default_factory=set_event)
     # Answers "" to orders of these, as to one that does not arrive.
     deaf: set[str] = field(default_factory=set)
     now_s: float = 0.0
@@ -61,6 +72,13 @@ class World(Fleet):
     async def order(self, sidecar: SidecarRef, order: pb.SidecarOrder, within_s: float) -> pb.OrderAnswer:
         if sidecar.pod in self.deaf:
             return pb.OrderAnswer(error="no answer")
+        if order.WhichOneof("order") == "remove_instances":
+            names = [*order.remove_instances.names]
+            assert not set(names) & set(self.instances.values()), "removed while a pod has it"
+            assert all(name in self.holders for name in names), "free for a new pod while it is removed"
+            self.removed += names
+            await self.held.wait()
+            return pb.OrderAnswer(order_id=1, error=self.refuses_removals)
         if order.WhichOneof("order") == "drain":
             assert order.drain.within_ms, "the pod's clock may be off"
             self.drained.append(sidecar.pod)
@@ -233,6 +251,87 @@ def test_a_pod_that_is_scaled_away_is_drained_once() -> None:
         world.end("a")
         await operator.look()
         assert world.holders == {"orders-1": "b", "orders-2": "c"}
+
+    played(story)
+
+
+def test_a_pod_that_ends_before_its_order_to_leave_the_group_is_removed_by_another() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        operator = await settled(world, life, "a", "b", "c")
+        operator.orders.offer(KEY, RESOURCE, pool(2))
+        world.delete("a")
+        world.end("a")
+        world.refuses_removals = "the coordinator cannot be reached"
+        await operator.look()
+        assert world.drained == []
+        assert world.removed == ["orders-0"] * 3
+        assert world.holders == {"orders-0": "a", "orders-1": "b", "orders-2": "c"}, (
+            "the next leader removes it"
+        )
+        assert len(operator.warnings) == 1
+        assert "b cannot remove orders-0 from the group of shop/orders" in operator.warnings[0]
+
+        world.refuses_removals = ""
+        operator = life()
+        operator.orders.offer(KEY, RESOURCE, pool(2))
+        await operator.look()
+        assert world.removed == ["orders-0"] * 4
+        assert world.holders == {"orders-1": "b", "orders-2": "c"}
+        world.requests.clear()
+        await operator.look()
+        assert world.requests == []
+
+    played(story)
+
+
+def test_an_instance_that_cannot_be_removed_is_free_when_its_session_has_timed_out() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        operator = await settled(world, life, "a", "b")
+        operator.orders.offer(KEY, RESOURCE, pool(1))
+        world.end("a")
+        world.refuses_removals = "unknown order: update the sidecar"
+        await operator.look()
+        world.now_s = TIMEOUT_MS / 1000 + 1
+        await operator.look()
+        assert world.holders == {"orders-1": "b"}
+
+    played(story)
+
+
+def test_a_pod_that_comes_before_the_removal_succeeds_the_abandoned_instance() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        operator = await settled(world, life, "a", "b")
+        operator.orders.offer(KEY, RESOURCE, pool(1))
+        world.end("a")
+        world.refuses_removals = "the coordinator cannot be reached"
+        await operator.look(1)
+        operator.orders.offer(KEY, RESOURCE, pool(2))
+        world.start("c")
+        removals = len(world.removed)
+        await operator.look()
+        assert world.instances == {"b": "orders-1", "c": "orders-0"}
+        assert len(world.removed) == removals
+
+    played(story)
+
+
+def test_no_instance_is_given_out_while_a_removal_is_under_way() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        operator = await settled(world, life, "a", "b")
+        operator.orders.offer(KEY, RESOURCE, pool(1))
+        world.end("a")
+        [removal] = await operator.orders.look()
+        task = asyncio.ensure_future(removal)
+        world.held = asyncio.Event()
+        await asyncio.sleep(0)
+        operator.orders.offer(KEY, RESOURCE, pool(2))
+        world.start("c")
+        assert not await operator.orders.look()
+        assert "c" not in world.instances
+        world.held.set()
+        await task
+        await operator.look()
+        assert world.instances == {"b": "orders-1", "c": "orders-0"}
 
     played(story)
 

@@ -1,25 +1,20 @@
 """A sidecar that Fleet has named is the same static member after a crash, also while Fleet is unavailable."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
-from tests.sidecar.fleet.headquarters import Headquarters, serving
+from tests.sidecar.fleet.headquarters import serving
+from tests.sidecar.fleet.instances import is_member, named, removes_an_ended_instance, started
 from tests.support.coordinator import Coordinator
 from tests.support.sidecar import Deliverer
 
 pytestmark = pytest.mark.process
 AGAIN_S = 2
 EXIT_S = 15
-
-
-def is_member(fleet: Headquarters, name: str) -> bool:
-    member = fleet.last.member
-    return member.state == pb.MEMBER_STATE_STABLE and member.group_instance_id == name
 
 
 def sidecar_of(
@@ -38,23 +33,6 @@ def sidecar_of(
         *more,
     )
     return Deliverer(folder, f"rota://{coordinator.address}", topic, flags, name=name)
-
-
-@asynccontextmanager
-async def started(sidecar: Deliverer) -> AsyncIterator[None]:
-    await asyncio.to_thread(sidecar.start)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(sidecar.close)
-
-
-async def named(fleet: Headquarters, name: str) -> pb.MemberReport:
-    """Name the sidecar; return its report once it is a member."""
-    await fleet.wait_until(lambda: bool(fleet.reports))
-    assert (await fleet.order(1, instance=pb.Instance(name=name))).error == ""
-    await fleet.wait_until(lambda: is_member(fleet, name) and len(fleet.last.partitions) == 2)
-    return fleet.last.member
 
 
 def is_stable(sidecar: Deliverer, topic: str) -> bool:
@@ -145,6 +123,27 @@ def test_a_name_ends_with_the_member_that_is_scaled_away(
                 await fleet.wait_until(lambda: len(fleet.reports) > seen)
                 assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
                 assert fleet.last.member.group_instance_id == ""
+
+    asyncio.run(run())
+
+
+def test_a_member_removes_a_static_one_that_has_ended_without_leaving(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    asyncio.run(removes_an_ended_instance(tmp_path, f"rota://{coordinator.address}", topic))
+
+
+def test_an_instance_is_not_removed_without_the_coordinator_nor_by_itself(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def run() -> None:
+        async with serving() as fleet, started(sidecar_of(tmp_path, coordinator, topic, fleet.address)):
+            early = await fleet.order(9, remove_instances=pb.RemoveInstances(names=["other"]))
+            assert "call find first" in early.error, "it has not joined"
+            await named(fleet, f"{topic}-0")
+            own = pb.RemoveInstances(names=[f"{topic}-0"])
+            assert "the instance of this sidecar" in (await fleet.order(2, remove_instances=own)).error
+            assert is_member(fleet, f"{topic}-0")
 
     asyncio.run(run())
 

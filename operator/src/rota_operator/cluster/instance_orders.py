@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from rota_operator.cluster.abandoned_instances import AbandonedInstances
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError, Conflict
 from rota_operator.cluster.kinds import CONFIG_MAP, POD
@@ -87,6 +88,7 @@ class InstanceOrders:
         self._under_way: set[tuple[Key, Holder]] = set()
         # Sidecars that have an order to leave the group.
         self._drained: set[tuple[Key, Holder]] = set()
+        self._abandoned = AbandonedInstances(ports.fleet, ports.clocks, ports.warn)
         # The last problem of each group, which is logged once.
         self._problems: dict[Key, str] = {}
         self._since_s = ports.clocks.monotonic_s()
@@ -105,6 +107,7 @@ class InstanceOrders:
         self._wanted.pop(key, None)
         self._ledgers.pop(key, None)
         self._problems.pop(key, None)
+        self._abandoned.forget(key)
 
     def reported(self, principal: Principal, member: pb.MemberReport) -> None:
         """Note a sidecar's instance. One that begins to drain is looked at now: it may have no successor."""
@@ -153,14 +156,19 @@ class InstanceOrders:
     async def _look_at(
         self, key: Key, connected: Mapping[Holder, Principal]
     ) -> Sequence[Coroutine[Any, Any, None]]:
+        if self._abandoned.is_under_way(key):
+            return ()
         wanted = self._wanted[key]
         leaving: Sequence[PodSeen] = ()
+        abandoned: Mapping[str, Holder] = {}
         try:
             ledger = self._ledgers.get(key) or await self._read(key)
             if not is_at_rest(ledger, wanted.pool, connected.keys()):
                 pods = await self._pods(key, wanted, connected.keys(), ledger)
                 leaving = scaled_away(wanted.pool, ledger.holders, pods)
-                ledger = await self._write(key, wanted, ledger, assigned(wanted.pool, ledger.holders, pods))
+                holders = assigned(wanted.pool, ledger.holders, pods)
+                abandoned = self._abandoned_by(key, wanted.pool, ledger, holders)
+                ledger = await self._write(key, wanted, ledger, {**holders, **abandoned})
         except Conflict:
             # Another writer was first: read again in the next round.
             self._ledgers.pop(key, None)
@@ -181,7 +189,30 @@ class InstanceOrders:
                 if self._begin(key, each.holder)
             ),
             *self._names(key, ledger, connected),
+            *self._removals(key, ledger, connected, abandoned),
         ]
+
+    def _abandoned_by(
+        self, key: Key, pool: InstancePool, ledger: Ledger, holders: Mapping[str, Holder]
+    ) -> Mapping[str, Holder]:
+        """Return the instances that no pod of `holders` has or succeeds, and whose members are still to be removed from the group."""
+        vacant = {name: holder for name, holder in ledger.holders.items() if name not in holders}
+        return {name: vacant[name] for name in self._abandoned.left_of(key, pool, vacant)}
+
+    def _removals(
+        self, key: Key, ledger: Ledger, connected: Mapping[Holder, Principal], abandoned: Mapping[str, Holder]
+    ) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the order to a member that stays to remove the abandoned instances; without one no member needs their partitions."""
+        staying = (
+            connected[holder]
+            for name, holder in sorted(ledger.holders.items())
+            if holder in connected
+            and (last := self._reported.get((key, holder))) is not None
+            and last.instance == name
+            and not last.is_draining
+        )
+        if abandoned and (by := next(staying, None)) is not None:
+            yield self._abandoned.remove(key, by, abandoned)
 
     async def _read(self, key: Key) -> Ledger:
         found = await self._api.find(CONFIG_MAP, key.namespace, name_of(key))

@@ -16,6 +16,7 @@ from rota_sidecar.config.parsing import is_name
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
+from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.fleet.queries import OffsetQueries, QueryError
 from rota_sidecar.fleet.reconfigure import Reconfigurer
 from rota_sidecar.lifecycle.drain import DrainController
@@ -126,12 +127,20 @@ class OrderExecutor:
                 await self._drain(order.drain)
             case "reset_offsets":
                 answer.offsets.extend(await self._reset(order.reset_offsets))
-            case "instance":
-                self._be_called(order.instance)
             case "query_offsets":
                 await self._query(order.query_offsets, answer)
+            case _:
+                await self._done_by_member(order)
+
+    async def _done_by_member(self, order: pb.SidecarOrder) -> None:
+        """Execute an order that concerns the membership alone. Raises OrderError."""
+        match order.WhichOneof("order"):
+            case "instance":
+                self._be_called(order.instance)
             case "heartbeat":
                 self._members.heartbeat_now()
+            case "remove_instances":
+                await self._remove_instances(order.remove_instances)
             case _:
                 raise OrderError("unknown order: update the sidecar")
 
@@ -157,6 +166,18 @@ class OrderExecutor:
                 f"another process has taken the instance {name} (FENCED_INSTANCE_ID): end it, or replace this pod"
             )
         self._members.rename_instance(name)
+
+    async def _remove_instances(self, removal: pb.RemoveInstances) -> None:
+        if self._members.instance_name in removal.names:
+            raise OrderError(
+                f"{self._members.instance_name} is the instance of this sidecar: drain it instead"
+            )
+        try:
+            wrong = await self._members.current.remove_instances(removal.names)
+        except (Unreachable, Refused) as failure:
+            raise OrderError(str(failure)) from None
+        if wrong:
+            raise OrderError(wrong)
 
     async def _query(self, query: pb.QueryOffsets, answer: pb.OrderAnswer) -> None:
         found = await self._queries.run(query)

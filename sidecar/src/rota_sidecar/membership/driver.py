@@ -6,7 +6,7 @@ core in FIFO order, and passes each MemberEvent to the handler on the event loop
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -40,6 +40,7 @@ STATE_FLUSH_TIMEOUT_S = 5
 STATE_RETRY_S = 2
 STATE_FILE_RECOVERED = "the state file in --state-folder is written again"
 PROTOCOL_TIMEOUT_S = 10
+REMOVAL_TIMEOUT_S = 5
 CLASSIC = "classic"
 # Limit of queued events, far above the number of calls under way.
 EVENTS_MAX = 10_000
@@ -158,6 +159,20 @@ class Membership:
             self._events.put_nowait(event)
         except asyncio.QueueFull:
             self._fail(RuntimeError(f"{EVENTS_MAX} events wait for the member: the event loop is blocked"))
+
+    async def remove_instances(self, names: Sequence[str]) -> str:
+        """
+        Remove other static members, which have ended without leaving the group; return what the coordinator says against it, or "".
+
+        Raises Unreachable, Refused.
+        """
+        members = [pb.LeavingMember(group_instance_id=name, reason="its pod has ended") for name in names]
+        request = pb.LeaveGroupRequest(group_id=self._member.group_id, members=members)
+        response = await self._ports.coordination.ask(request, REMOVAL_TIMEOUT_S)
+        assert isinstance(response, pb.LeaveGroupResponse)
+        errors = [response.error_code, *(each.error_code for each in response.members)]
+        wrong = next((each for each in errors if each not in (pb.NONE, pb.UNKNOWN_MEMBER_ID)), pb.NONE)
+        return "" if wrong == pb.NONE else f"the coordinator answers {pb.ErrorCode.Name(wrong)}"
 
     def on_coordinator_event(self, event: CoordinatorEvent) -> None:
         """Enqueue a notice or a disconnection of the coordinator's connection."""

@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from rota_proto.fleet.v1 import settings_pb2 as rota__proto_dot_fleet_dot_v1_dot_settings__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frota_proto/fleet/v1/fleet.proto\x12\rrota.fleet.v1\x1a\"rota_proto/fleet/v1/settings.proto\"\x8d\x02\n\rSidecarReport\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12+\n\x06member\x18\x02 \x01(\x0b\x32\x1b.rota.fleet.v1.MemberReport\x12\x32\n\npartitions\x18\x03 \x03(\x0b\x32\x1e.rota.fleet.v1.PartitionReport\x12+\n\x07\x61nswers\x18\x04 \x03(\x0b\x32\x1a.rota.fleet.v1.OrderAnswer\x12\x0f\n\x07sidecar\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x12\n\ncluster_id\x18\x07 \x01(\t\x12\x15\n\rsettings_hash\x18\x08 \x01(\t\x12\x0f\n\x07sent_ms\x18\t \x01(\x03\"\xe2\x03\n\x0cMemberReport\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x1e\n\x11group_instance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.rota.fleet.v1.MemberState\x12\x15\n\rgeneration_id\x18\x04 \x01(\x05\x12\x13\n\x0bincarnation\x18\x05 \x01(\x03\x12\x14\n\x0c\x62usy_seconds\x18\x06 \x01(\x01\x12\x14\n\x0crecords_done\x18\x07 \x01(\x04\x12\x1b\n\x13last_revoke_seconds\x18\x08 \x01(\x01\x12\x11\n\tsuspended\x18\t \x01(\x08\x12\x12\n\nlast_error\x18\n \x01(\t\x12\x10\n\x08problems\x18\x0b \x03(\t\x12\x10\n\x08\x64raining\x18\x0c \x01(\x08\x12\r\n\x05ready\x18\r \x01(\x08\x12\x19\n\x11readiness_problem\x18\x0e \x01(\t\x12\x1a\n\x12\x66\x65nced_instance_id\x18\x0f \x01(\t\x12\x10\n\x08strategy\x18\x10 \x01(\t\x12\x1a\n\x12offered_strategies\x18\x11 \x03(\t\x12\x19\n\x0c\x64\x65\x61\x64_letters\x18\x12 \x01(\x04H\x01\x88\x01\x01\x42\x14\n\x12_group_instance_idB\x0f\n\r_dead_letters\"\x87\x03\n\x0fPartitionReport\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x15\n\x08position\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\tcommitted\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05start\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x10\n\x03\x65nd\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12*\n\x1d\x66irst_unresolved_timestamp_ms\x18\x07 \x01(\x03H\x04\x88\x01\x01\x12\x19\n\x0c\x61rrival_rate\x18\x08 \x01(\x01H\x05\x88\x01\x01\x12\x11\n\tin_flight\x18\t \x01(\x05\x12\x0f\n\x07problem\x18\n \x01(\t\x12\x1d\n\x10last_progress_ms\x18\x0b \x01(\x03H\x06\x88\x01\x01\x42\x0b\n\t_positionB\x0c\n\n_committedB\x08\n\x06_startB\x06\n\x04_endB \n\x1e_first_unresolved_timestamp_msB\x0f\n\r_arrival_rateB\x13\n\x11_last_progress_ms\"\xd2\x01\n\x0bOrderAnswer\x12\x10\n\x08order_id\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12/\n\x07offsets\x18\x03 \x03(\x0b\x32\x1e.rota.fleet.v1.PartitionOffset\x12-\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x1d.rota.fleet.v1.PartitionError\x12)\n\ttopic_ids\x18\x05 \x03(\x0b\x32\x16.rota.fleet.v1.TopicId\x12\x17\n\x0fnext_page_token\x18\x06 \x01(\t\"*\n\x07TopicId\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"C\n\x0fPartitionOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"C\n\x0ePartitionError\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x9b\x03\n\x0cSidecarOrder\x12\x10\n\x08order_id\x18\x01 \x01(\x04\x12-\n\tconfigure\x18\x02 \x01(\x0b\x32\x18.rota.fleet.v1.ConfigureH\x00\x12)\n\x07suspend\x18\x03 \x01(\x0b\x32\x16.rota.fleet.v1.SuspendH\x00\x12\'\n\x06resume\x18\x04 \x01(\x0b\x32\x15.rota.fleet.v1.ResumeH\x00\x12%\n\x05\x64rain\x18\x05 \x01(\x0b\x32\x14.rota.fleet.v1.DrainH\x00\x12\x34\n\rreset_offsets\x18\x06 \x01(\x0b\x32\x1b.rota.fleet.v1.ResetOffsetsH\x00\x12+\n\x08instance\x18\x07 \x01(\x0b\x32\x17.rota.fleet.v1.InstanceH\x00\x12\x34\n\rquery_offsets\x18\x08 \x01(\x0b\x32\x1b.rota.fleet.v1.QueryOffsetsH\x00\x12-\n\theartbeat\x18\t \x01(\x0b\x32\x18.rota.fleet.v1.HeartbeatH\x00\x42\x07\n\x05order\";\n\tConfigure\x12.\n\x08settings\x18\x01 \x01(\x0b\x32\x1c.rota.fleet.v1.GroupSettings\"\t\n\x07Suspend\"\x08\n\x06Resume\".\n\x05\x44rain\x12\x12\n\nexpires_ms\x18\x01 \x01(\x03\x12\x11\n\twithin_ms\x18\x02 \x01(\x03\"f\n\x0cResetOffsets\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x15\n\rgeneration_id\x18\x02 \x01(\x05\x12+\n\x06topics\x18\x03 \x03(\x0b\x32\x1b.rota.fleet.v1.TopicOffsets\"N\n\x0cTopicOffsets\x12\r\n\x05topic\x18\x01 \x01(\t\x12/\n\x07offsets\x18\x02 \x03(\x0b\x32\x1e.rota.fleet.v1.PartitionOffset\"/\n\x08Instance\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rafter_fencing\x18\x02 \x01(\x08\"\x0b\n\tHeartbeat\"\xa4\x01\n\x0cQueryOffsets\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.rota.fleet.v1.TopicPartitions\x12\'\n\x04what\x18\x02 \x01(\x0e\x32\x19.rota.fleet.v1.OffsetKind\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"4\n\x0fTopicPartitions\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05*\xfc\x01\n\x0bMemberState\x12\x1c\n\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MEMBER_STATE_DOWN\x10\x01\x12\x19\n\x15MEMBER_STATE_DISCOVER\x10\x02\x12\x18\n\x14MEMBER_STATE_JOINING\x10\x03\x12\x18\n\x14MEMBER_STATE_SYNCING\x10\x04\x12\x17\n\x13MEMBER_STATE_STABLE\x10\x05\x12\x19\n\x15MEMBER_STATE_REVOKING\x10\x06\x12\x1b\n\x17MEMBER_STATE_REDISCOVER\x10\x07\x12\x18\n\x14MEMBER_STATE_STOPPED\x10\x08*\x8b\x01\n\nOffsetKind\x12\x1b\n\x17OFFSET_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15OFFSET_KIND_COMMITTED\x10\x01\x12\x15\n\x11OFFSET_KIND_START\x10\x02\x12\x13\n\x0fOFFSET_KIND_END\x10\x03\x12\x19\n\x15OFFSET_KIND_TIMESTAMP\x10\x04\x32Q\n\x05\x46leet\x12H\n\x07\x43onnect\x12\x1c.rota.fleet.v1.SidecarReport\x1a\x1b.rota.fleet.v1.SidecarOrder(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frota_proto/fleet/v1/fleet.proto\x12\rrota.fleet.v1\x1a\"rota_proto/fleet/v1/settings.proto\"\x8d\x02\n\rSidecarReport\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12+\n\x06member\x18\x02 \x01(\x0b\x32\x1b.rota.fleet.v1.MemberReport\x12\x32\n\npartitions\x18\x03 \x03(\x0b\x32\x1e.rota.fleet.v1.PartitionReport\x12+\n\x07\x61nswers\x18\x04 \x03(\x0b\x32\x1a.rota.fleet.v1.OrderAnswer\x12\x0f\n\x07sidecar\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x12\n\ncluster_id\x18\x07 \x01(\t\x12\x15\n\rsettings_hash\x18\x08 \x01(\t\x12\x0f\n\x07sent_ms\x18\t \x01(\x03\"\xe2\x03\n\x0cMemberReport\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x1e\n\x11group_instance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.rota.fleet.v1.MemberState\x12\x15\n\rgeneration_id\x18\x04 \x01(\x05\x12\x13\n\x0bincarnation\x18\x05 \x01(\x03\x12\x14\n\x0c\x62usy_seconds\x18\x06 \x01(\x01\x12\x14\n\x0crecords_done\x18\x07 \x01(\x04\x12\x1b\n\x13last_revoke_seconds\x18\x08 \x01(\x01\x12\x11\n\tsuspended\x18\t \x01(\x08\x12\x12\n\nlast_error\x18\n \x01(\t\x12\x10\n\x08problems\x18\x0b \x03(\t\x12\x10\n\x08\x64raining\x18\x0c \x01(\x08\x12\r\n\x05ready\x18\r \x01(\x08\x12\x19\n\x11readiness_problem\x18\x0e \x01(\t\x12\x1a\n\x12\x66\x65nced_instance_id\x18\x0f \x01(\t\x12\x10\n\x08strategy\x18\x10 \x01(\t\x12\x1a\n\x12offered_strategies\x18\x11 \x03(\t\x12\x19\n\x0c\x64\x65\x61\x64_letters\x18\x12 \x01(\x04H\x01\x88\x01\x01\x42\x14\n\x12_group_instance_idB\x0f\n\r_dead_letters\"\x87\x03\n\x0fPartitionReport\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x15\n\x08position\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\tcommitted\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05start\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x10\n\x03\x65nd\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12*\n\x1d\x66irst_unresolved_timestamp_ms\x18\x07 \x01(\x03H\x04\x88\x01\x01\x12\x19\n\x0c\x61rrival_rate\x18\x08 \x01(\x01H\x05\x88\x01\x01\x12\x11\n\tin_flight\x18\t \x01(\x05\x12\x0f\n\x07problem\x18\n \x01(\t\x12\x1d\n\x10last_progress_ms\x18\x0b \x01(\x03H\x06\x88\x01\x01\x42\x0b\n\t_positionB\x0c\n\n_committedB\x08\n\x06_startB\x06\n\x04_endB \n\x1e_first_unresolved_timestamp_msB\x0f\n\r_arrival_rateB\x13\n\x11_last_progress_ms\"\xd2\x01\n\x0bOrderAnswer\x12\x10\n\x08order_id\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12/\n\x07offsets\x18\x03 \x03(\x0b\x32\x1e.rota.fleet.v1.PartitionOffset\x12-\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x1d.rota.fleet.v1.PartitionError\x12)\n\ttopic_ids\x18\x05 \x03(\x0b\x32\x16.rota.fleet.v1.TopicId\x12\x17\n\x0fnext_page_token\x18\x06 \x01(\t\"*\n\x07TopicId\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"C\n\x0fPartitionOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"C\n\x0ePartitionError\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xd7\x03\n\x0cSidecarOrder\x12\x10\n\x08order_id\x18\x01 \x01(\x04\x12-\n\tconfigure\x18\x02 \x01(\x0b\x32\x18.rota.fleet.v1.ConfigureH\x00\x12)\n\x07suspend\x18\x03 \x01(\x0b\x32\x16.rota.fleet.v1.SuspendH\x00\x12\'\n\x06resume\x18\x04 \x01(\x0b\x32\x15.rota.fleet.v1.ResumeH\x00\x12%\n\x05\x64rain\x18\x05 \x01(\x0b\x32\x14.rota.fleet.v1.DrainH\x00\x12\x34\n\rreset_offsets\x18\x06 \x01(\x0b\x32\x1b.rota.fleet.v1.ResetOffsetsH\x00\x12+\n\x08instance\x18\x07 \x01(\x0b\x32\x17.rota.fleet.v1.InstanceH\x00\x12\x34\n\rquery_offsets\x18\x08 \x01(\x0b\x32\x1b.rota.fleet.v1.QueryOffsetsH\x00\x12-\n\theartbeat\x18\t \x01(\x0b\x32\x18.rota.fleet.v1.HeartbeatH\x00\x12:\n\x10remove_instances\x18\n \x01(\x0b\x32\x1e.rota.fleet.v1.RemoveInstancesH\x00\x42\x07\n\x05order\";\n\tConfigure\x12.\n\x08settings\x18\x01 \x01(\x0b\x32\x1c.rota.fleet.v1.GroupSettings\"\t\n\x07Suspend\"\x08\n\x06Resume\".\n\x05\x44rain\x12\x12\n\nexpires_ms\x18\x01 \x01(\x03\x12\x11\n\twithin_ms\x18\x02 \x01(\x03\"f\n\x0cResetOffsets\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x15\n\rgeneration_id\x18\x02 \x01(\x05\x12+\n\x06topics\x18\x03 \x03(\x0b\x32\x1b.rota.fleet.v1.TopicOffsets\"N\n\x0cTopicOffsets\x12\r\n\x05topic\x18\x01 \x01(\t\x12/\n\x07offsets\x18\x02 \x03(\x0b\x32\x1e.rota.fleet.v1.PartitionOffset\"/\n\x08Instance\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rafter_fencing\x18\x02 \x01(\x08\"\x0b\n\tHeartbeat\" \n\x0fRemoveInstances\x12\r\n\x05names\x18\x01 \x03(\t\"\xa4\x01\n\x0cQueryOffsets\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.rota.fleet.v1.TopicPartitions\x12\'\n\x04what\x18\x02 \x01(\x0e\x32\x19.rota.fleet.v1.OffsetKind\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"4\n\x0fTopicPartitions\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05*\xfc\x01\n\x0bMemberState\x12\x1c\n\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MEMBER_STATE_DOWN\x10\x01\x12\x19\n\x15MEMBER_STATE_DISCOVER\x10\x02\x12\x18\n\x14MEMBER_STATE_JOINING\x10\x03\x12\x18\n\x14MEMBER_STATE_SYNCING\x10\x04\x12\x17\n\x13MEMBER_STATE_STABLE\x10\x05\x12\x19\n\x15MEMBER_STATE_REVOKING\x10\x06\x12\x1b\n\x17MEMBER_STATE_REDISCOVER\x10\x07\x12\x18\n\x14MEMBER_STATE_STOPPED\x10\x08*\x8b\x01\n\nOffsetKind\x12\x1b\n\x17OFFSET_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15OFFSET_KIND_COMMITTED\x10\x01\x12\x15\n\x11OFFSET_KIND_START\x10\x02\x12\x13\n\x0fOFFSET_KIND_END\x10\x03\x12\x19\n\x15OFFSET_KIND_TIMESTAMP\x10\x04\x32Q\n\x05\x46leet\x12H\n\x07\x43onnect\x12\x1c.rota.fleet.v1.SidecarReport\x1a\x1b.rota.fleet.v1.SidecarOrder(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rota_proto.fleet.v1.fleet_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MEMBERSTATE']._serialized_start=2644
-  _globals['_MEMBERSTATE']._serialized_end=2896
-  _globals['_OFFSETKIND']._serialized_start=2899
-  _globals['_OFFSETKIND']._serialized_end=3038
+  _globals['_MEMBERSTATE']._serialized_start=2738
+  _globals['_MEMBERSTATE']._serialized_end=2990
+  _globals['_OFFSETKIND']._serialized_start=2993
+  _globals['_OFFSETKIND']._serialized_end=3132
   _globals['_SIDECARREPORT']._serialized_start=87
   _globals['_SIDECARREPORT']._serialized_end=356
   _globals['_MEMBERREPORT']._serialized_start=359
@@ -51,27 +51,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARTITIONERROR']._serialized_start=1563
   _globals['_PARTITIONERROR']._serialized_end=1630
   _globals['_SIDECARORDER']._serialized_start=1633
-  _globals['_SIDECARORDER']._serialized_end=2044
-  _globals['_CONFIGURE']._serialized_start=2046
-  _globals['_CONFIGURE']._serialized_end=2105
-  _globals['_SUSPEND']._serialized_start=2107
-  _globals['_SUSPEND']._serialized_end=2116
-  _globals['_RESUME']._serialized_start=2118
-  _globals['_RESUME']._serialized_end=2126
-  _globals['_DRAIN']._serialized_start=2128
-  _globals['_DRAIN']._serialized_end=2174
-  _globals['_RESETOFFSETS']._serialized_start=2176
-  _globals['_RESETOFFSETS']._serialized_end=2278
-  _globals['_TOPICOFFSETS']._serialized_start=2280
-  _globals['_TOPICOFFSETS']._serialized_end=2358
-  _globals['_INSTANCE']._serialized_start=2360
-  _globals['_INSTANCE']._serialized_end=2407
-  _globals['_HEARTBEAT']._serialized_start=2409
-  _globals['_HEARTBEAT']._serialized_end=2420
-  _globals['_QUERYOFFSETS']._serialized_start=2423
-  _globals['_QUERYOFFSETS']._serialized_end=2587
-  _globals['_TOPICPARTITIONS']._serialized_start=2589
-  _globals['_TOPICPARTITIONS']._serialized_end=2641
-  _globals['_FLEET']._serialized_start=3040
-  _globals['_FLEET']._serialized_end=3121
+  _globals['_SIDECARORDER']._serialized_end=2104
+  _globals['_CONFIGURE']._serialized_start=2106
+  _globals['_CONFIGURE']._serialized_end=2165
+  _globals['_SUSPEND']._serialized_start=2167
+  _globals['_SUSPEND']._serialized_end=2176
+  _globals['_RESUME']._serialized_start=2178
+  _globals['_RESUME']._serialized_end=2186
+  _globals['_DRAIN']._serialized_start=2188
+  _globals['_DRAIN']._serialized_end=2234
+  _globals['_RESETOFFSETS']._serialized_start=2236
+  _globals['_RESETOFFSETS']._serialized_end=2338
+  _globals['_TOPICOFFSETS']._serialized_start=2340
+  _globals['_TOPICOFFSETS']._serialized_end=2418
+  _globals['_INSTANCE']._serialized_start=2420
+  _globals['_INSTANCE']._serialized_end=2467
+  _globals['_HEARTBEAT']._serialized_start=2469
+  _globals['_HEARTBEAT']._serialized_end=2480
+  _globals['_REMOVEINSTANCES']._serialized_start=2482
+  _globals['_REMOVEINSTANCES']._serialized_end=2514
+  _globals['_QUERYOFFSETS']._serialized_start=2517
+  _globals['_QUERYOFFSETS']._serialized_end=2681
+  _globals['_TOPICPARTITIONS']._serialized_start=2683
+  _globals['_TOPICPARTITIONS']._serialized_end=2735
+  _globals['_FLEET']._serialized_start=3134
+  _globals['_FLEET']._serialized_end=3215
 # @@protoc_insertion_point(module_scope)

@@ -443,6 +443,7 @@ class SidecarOrder(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     QUERY_OFFSETS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    REMOVE_INSTANCES_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     """Unique across restarts of the server: a sidecar answers a repeated id with its earlier answer."""
     @_builtins.property
@@ -461,6 +462,8 @@ class SidecarOrder(_message.Message):
     def query_offsets(self) -> Global___QueryOffsets: ...
     @_builtins.property
     def heartbeat(self) -> Global___Heartbeat: ...
+    @_builtins.property
+    def remove_instances(self) -> Global___RemoveInstances: ...
     def __init__(
         self,
         *,
@@ -473,12 +476,13 @@ class SidecarOrder(_message.Message):
         instance: Global___Instance | None = ...,
         query_offsets: Global___QueryOffsets | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        remove_instances: Global___RemoveInstances | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat", "remove_instances"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 
@@ -657,6 +661,30 @@ class Heartbeat(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class RemoveInstances(_message.Message):
+    """Remove static members whose pods have ended without leaving the group, and that no pod succeeds. One that is not in the
+    group any more is no error.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveInstances: _TypeAlias = RemoveInstances  # noqa: Y015
 
 @_typing.final
 class QueryOffsets(_message.Message):

@@ -29,6 +29,11 @@ class Member:
         self._core = Core(config, subscription, strategies)
 
     @property
+    def group_id(self) -> str:
+        """Id of the member's group."""
+        return self._core.config.group_id
+
+    @property
     def state(self) -> st.State:
         """Current state; logs and metrics show the name of its class."""
         return self._core.state

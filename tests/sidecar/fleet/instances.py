@@ -1,0 +1,56 @@
+"""Sidecars whose instances Fleet assigns, and one of them that ends without leaving its group."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rota_proto.fleet.v1 import fleet_pb2 as pb
+from tests.sidecar.fleet.headquarters import Headquarters, serving
+from tests.support.sidecar import Deliverer
+
+
+def is_member(fleet: Headquarters, name: str) -> bool:
+    member = fleet.last.member
+    return member.state == pb.MEMBER_STATE_STABLE and member.group_instance_id == name
+
+
+@asynccontextmanager
+async def started(sidecar: Deliverer) -> AsyncIterator[None]:
+    await asyncio.to_thread(sidecar.start)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(sidecar.close)
+
+
+async def named(fleet: Headquarters, name: str, partitions: int = 2) -> pb.MemberReport:
+    """Name the sidecar; return its report once it is a member with as many partitions."""
+    await fleet.wait_until(lambda: bool(fleet.reports))
+    assert (await fleet.order(1, instance=pb.Instance(name=name))).error == ""
+    await fleet.wait_until(lambda: is_member(fleet, name) and len(fleet.last.partitions) == partitions)
+    return fleet.last.member
+
+
+async def removes_an_ended_instance(folder: Path, servers: str, topic: str) -> None:
+    """Of two static members of a topic with two partitions, one ends; the other one removes it, and has all partitions."""
+    async with serving() as fleet, serving() as other_fleet:
+        sidecar, other = (
+            Deliverer(folder, servers, topic, [
+                f"--topics={topic}", "--static", f"--fleet={each.address}", f"--state-folder={folder}/{name}-state",
+                # The test is over before the session.
+                "--session-timeout-ms=300000",
+            ], name=name)
+            for each, name in ((fleet, "stays"), (other_fleet, "ends"))
+        )  # fmt: skip
+        async with started(sidecar):
+            await named(fleet, f"{topic}-0")
+            async with started(other):
+                await named(other_fleet, f"{topic}-1", partitions=1)
+                assert await asyncio.to_thread(other.terminate) == 0
+            assert len(fleet.last.partitions) == 1, "the other one has kept its place"
+            removal = pb.RemoveInstances(names=[f"{topic}-1"])
+            assert (await fleet.order(2, remove_instances=removal)).error == ""
+            await fleet.wait_until(lambda: len(fleet.last.partitions) == 2)
+            assert (await fleet.order(3, remove_instances=removal)).error == "", "it is not there any more"
+            assert is_member(fleet, f"{topic}-0")

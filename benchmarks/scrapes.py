@@ -1,14 +1,19 @@
 """
-Measure how long each part takes to make its page of metrics.
+Measure how long each part takes to make its page of metrics, and the memory of what the operator records for its web page.
 
 The claim: with 1,000 groups of 50 partitions coordinator and operator answer a scrape within a second, a sidecar with 1,000 partitions
 within 100 ms, and at the granularity `group` it has at most 30 series. The coordinator is a process whose store has the groups; the pages
-of operator and sidecar are made in this process. Beside each: prometheus_client with as many gauges that are only written.
+of operator and sidecar are made in this process. Beside each: prometheus_client with as many gauges that are only written. What the operator
+records over the whole window is bounded: it takes no more memory when partitions change hands at each look.
 """
 
+import asyncio
+import os
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from statistics import median
 from typing import NamedTuple
 
@@ -17,7 +22,10 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from benchmarks.peers import page
 from rota_operator.cluster.metrics import Metrics as OperatorMetrics
+from rota_operator.cluster.page_groups import GROUPS_RECORDED_MAX, PageGroups
 from rota_operator.cluster.queues import Key
+from rota_operator.overview.samples import SAMPLE_EVERY_MS, SAMPLES_MAX, WINDOW_MS
+from rota_operator.overview.view import GroupView, MemberView, PartitionView
 from rota_operator.spec.model import Alerts
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2 import AlterOffsetsRequest
@@ -126,6 +134,55 @@ def operator() -> page.Line:
     return line(f"operator, {GROUPS:,} groups", pages(metrics.text), SECOND)
 
 
+class Views:
+    """Groups whose numbers are others at each look, and whose owners are others after `owners_change_ms`."""
+
+    def __init__(self, owners_change_ms: int) -> None:
+        self.keys = [Key("shop", f"group-{number:04}") for number in range(GROUPS_RECORDED_MAX)]
+        self.now_ms = WINDOW_MS
+        self._owners_change_ms = owners_change_ms
+
+    def view(self, key: Key) -> GroupView | None:
+        """Return the group now."""
+        generation = self.now_ms // self._owners_change_ms
+        lag, members = self.now_ms % 1_009, [f"orders-{number}" for number in range(3)]
+        partitions = tuple(
+            PartitionView(
+                TOPIC, number, members[(number + generation) % 3], committed=self.now_ms, end=self.now_ms + lag,
+                lag_records=lag, lag_seconds=lag / 10, arrival_rate=lag / 3,
+            )
+            for number in range(PARTITIONS)
+        )  # fmt: skip
+        shown = tuple(MemberView(name, f"{name}-id", "Stable", generation, ()) for name in members)
+        return GroupView(
+            group_id=key.name, name=key.name, state="Stable", generation=generation, strategy="range", members=shown,
+            partitions=partitions, partitions_left_out=0, unowned=0, lag_records=lag, lag_seconds=lag / 10,
+            arrival_rate=lag / 3, done_rate=lag / 4, rebalances=generation, history=(),
+        )  # fmt: skip
+
+
+def record_window(owners_change_ms: int) -> float:
+    """Record all groups for the whole window; return by how many MiB the peak memory of this process has grown."""
+    groups = Views(owners_change_ms)
+    pages = PageGroups(groups, lambda: groups.now_ms)
+    before = peak_mib(os.getpid())
+
+    async def record() -> None:
+        for _ in range(SAMPLES_MAX + 1):
+            groups.now_ms += SAMPLE_EVERY_MS
+            await pages.record_due()
+
+    asyncio.run(record())
+    return peak_mib(os.getpid()) - before
+
+
+def recordings(what: str, owners_change_ms: int) -> page.Line:
+    """Measure the memory of recordings in a process of their own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        mebibytes = process.submit(record_window, owners_change_ms).result()
+    return page.Line(f"recordings of {GROUPS_RECORDED_MAX} groups, {what}", f"{mebibytes:.0f} MiB")
+
+
 def sidecar(granularity: str) -> Pages:
     """Measure the page of a sidecar that owns many partitions."""
     status = PartitionStatus(
@@ -145,6 +202,8 @@ def main() -> None:
         [
             *coordinator(),
             operator(),
+            recordings("owners change each minute", 60_000),
+            recordings("owners change each 5 s", SAMPLE_EVERY_MS),
             line(f"sidecar, {OWNED:,} partitions", by_partition, TENTH),
             line(f"sidecar, {OWNED:,}, granularity group", by_group, TENTH),
             page.Line("series of it", str(by_group.series), goal=page.judged(SERIES, by_group.series)),

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from rota_operator.cluster import page_groups
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import Unavailable
 from rota_operator.cluster.page_access import KNOWN_MAX, NO_TOKEN, REJECTED, AccessPorts, PageAccess
@@ -276,6 +277,36 @@ def test_readers_share_the_texts_of_groups_and_those_that_are_gone_are_forgotten
         assert shown(json.loads(await VisibleGroups(pages, LEADER, [ORDERS, RETURNS]).state())) == [
             "shop/returns"
         ]
+
+    asyncio.run(story())
+
+
+def test_changed_owners_that_are_recorded_are_bounded_over_all_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page_groups, "OWNERS_RECORDED_MAX", 3 * PARTITIONS)
+
+    async def story() -> None:
+        groups = Groups([ORDERS, RETURNS])
+        pages = PageGroups(groups, lambda: groups.now_ms)
+        for generation in range(2, 12):
+            groups.now_ms += 1_000
+            for key in (ORDERS, RETURNS):
+                groups.stable(key, generation, "ab"[generation % 2])
+                pages.changed(key)
+            await pages.record_due()
+        recorded = [json.loads(pages.recorded(key, START)[0]) for key in (ORDERS, RETURNS)]  # type: ignore[index]
+        kept = [len(change["owners"]) for group in recorded for change in group["changes"]]
+        assert sum(kept) == 3 * PARTITIONS
+        # Room that a group leaves is another one's.
+        groups.keys.remove(RETURNS)
+        for generation in range(12, 20):
+            groups.now_ms += 1_000
+            groups.stable(ORDERS, generation, "ab"[generation % 2])
+            pages.changed(ORDERS)
+            await pages.record_due()
+        orders = json.loads(pages.recorded(ORDERS, START)[0])  # type: ignore[index]
+        assert len(orders["changes"]) == 3
 
     asyncio.run(story())
 

@@ -194,3 +194,14 @@ def test_readers_compute_the_owners_of_every_time_in_the_window(
     for at_ms, found in last.items():
         if at_ms > now_ms - WINDOW_MS:
             assert owners_at(ownership.since(None), at_ms) == found
+
+
+def test_changes_of_many_owners_are_folded_sooner(recorded: Recorded) -> None:
+    for second in range(10):
+        recorded.describe(a=[0, 1][: second % 2 * 2], b=[0, 1][second % 2 * 2 :])
+        recorded.ownership.record(recorded.view(), recorded.now_ms, owners_max=6)
+        assert recorded.ownership.size == sum(len(each.owners) for each in recorded.changes) <= 6
+    assert len(recorded.changes) == 3
+    recorded.describe(b=[0], a=[1])
+    recorded.ownership.record(recorded.view(), recorded.now_ms, owners_max=-1)
+    assert [each.owners for each in recorded.changes] == [{A: "b", B: "a"}], "the present owners are kept"

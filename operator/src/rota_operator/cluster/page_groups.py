@@ -21,9 +21,10 @@ TICK_S = 1.0
 RECORD_EVERY_S = 5.0
 # Of a group's text, and between two events of a reader.
 TEXT_VALID_MS = 1_000
-# Groups that are recorded, and their partitions with charts of their own: at most some 60 MiB.
+# Groups that are recorded, their partitions with charts of their own, and changed owners of all of them: some 70 MiB (benchmarks.scrapes).
 GROUPS_RECORDED_MAX = 500
 PARTITIONS_RECORDED_MAX = 1_000
+OWNERS_RECORDED_MAX = 80_000
 # Groups that one reader sees.
 GROUPS_SHOWN_MAX = 100
 
@@ -52,7 +53,8 @@ class PageGroups:
     """
     Recordings and texts by ConsumerGroup; thread-confined to one event loop. Times are wall-clock milliseconds.
 
-    Invariant: at most GROUPS_RECORDED_MAX recordings, which have samples of PARTITIONS_RECORDED_MAX partitions altogether.
+    Invariant: at most GROUPS_RECORDED_MAX recordings, which have samples of PARTITIONS_RECORDED_MAX partitions altogether, and
+    OWNERS_RECORDED_MAX changed owners, unless each has a single change left.
     """
 
     def __init__(self, groups: Groups, wall_ms: Callable[[], int]) -> None:
@@ -61,6 +63,8 @@ class PageGroups:
         self._recordings: dict[Key, GroupRecording] = {}
         # Partitions with samples.
         self._partitions: dict[Key, int] = {}
+        # Changed owners of all recordings.
+        self._owners = 0
         self._due_ms: dict[Key, int] = {}
         self._texts: dict[Key, GroupText] = {}
 
@@ -89,6 +93,8 @@ class PageGroups:
                 await asyncio.sleep(0)
         gone = self._due_ms.keys() - set(self._groups.keys)
         for key in gone:
+            if (recording := self._recordings.get(key)) is not None:
+                self._owners -= recording.changed_owners
             for each in (self._due_ms, self._recordings, self._partitions, self._texts):
                 each.pop(key, None)
 
@@ -102,7 +108,9 @@ class PageGroups:
         free = PARTITIONS_RECORDED_MAX - sum(self._partitions.values()) + self._partitions.get(key, 0)
         self._partitions[key] = min(free, PARTITIONS_MAX, len(view.partitions))
         recording = self._recordings.setdefault(key, GroupRecording(id_of(key)))
-        recording.record(view, now_ms, self._partitions[key])
+        self._owners -= recording.changed_owners
+        recording.record(view, now_ms, self._partitions[key], OWNERS_RECORDED_MAX - self._owners)
+        self._owners += recording.changed_owners
 
     def _view(self, key: Key) -> GroupView | None:
         """Return the view under the ConsumerGroup's name: two coordinators may have groups of one id."""

@@ -13,8 +13,9 @@ from rota_operator.overview.description import UNKNOWN
 from rota_operator.overview.samples import PARTITIONS_MAX, WINDOW_MS, name_of
 from rota_operator.overview.view import GroupView, PartitionView
 
-# With more, what came before the first one kept is unknown.
+# With more changes, or owners in them, what came before the first one kept is unknown.
 CHANGES_MAX = 500
+OWNERS_MAX = 50_000
 MEMBERS_MAX = 1_000
 UNOWNED = ""
 # A member's name, or UNOWNED; None is unknown.
@@ -36,18 +37,19 @@ class Ownership:
     """
     Owners at any time of the window; the first PARTITIONS_MAX partitions of the view are recorded.
 
-    Invariant: at most CHANGES_MAX changes, whose times do not fall; `_now` has the known owners after the last of them.
+    Invariant: at most CHANGES_MAX changes, whose times do not fall and which have `size` owners; `_now` has the known owners after the last.
     """
 
     def __init__(self) -> None:
         self._changes: deque[OwnerChange] = deque()
         self._now: dict[str, Owner] = {}
         self._next_number = 0
+        self._size = 0
         # Every owner of the window; None after a change.
         self._members: frozenset[str] | None = frozenset()
 
-    def record(self, view: GroupView, at_ms: int) -> None:
-        """Record the owners at `at_ms`; a clock that was set back takes later changes away."""
+    def record(self, view: GroupView, at_ms: int, owners_max: int = OWNERS_MAX) -> None:
+        """Record the owners at `at_ms`, in changes of at most so many owners; a clock that was set back takes later changes away."""
         if self._changes and self._changes[-1].at_ms > at_ms:
             self._forget_after(at_ms)
         shown = {name_of(each): owner_of(each, view) for each in view.partitions[:PARTITIONS_MAX]}
@@ -58,8 +60,15 @@ class Ownership:
         changed |= {name: None for name in self._now if name not in shown}
         if changed:
             self._append(at_ms, changed)
-        while len(self._changes) > 1 and self._changes[1].at_ms <= at_ms - WINDOW_MS:
+        while len(self._changes) > 1 and (
+            self._changes[1].at_ms <= at_ms - WINDOW_MS or self._size > owners_max
+        ):
             self._fold_first()
+
+    @property
+    def size(self) -> int:
+        """Number of owners in all changes, which is what the memory is for."""
+        return self._size
 
     def since(self, number: int | None) -> Sequence[OwnerChange]:
         """Return the changes after the one of this number, oldest first; None: all, and the first one has all owners of its time."""
@@ -76,6 +85,7 @@ class Ownership:
     def _append(self, at_ms: int, changed: Mapping[str, Owner]) -> None:
         self._members = None
         self._changes.append(OwnerChange(self._next_number, at_ms, changed))
+        self._size += len(changed)
         self._next_number += 1
         self._now = known({**self._now, **changed})
         if len(self._changes) > CHANGES_MAX:
@@ -87,10 +97,12 @@ class Ownership:
         first, second = self._changes.popleft(), self._changes.popleft()
         owners = known({**first.owners, **second.owners})
         self._changes.appendleft(OwnerChange(second.number, second.at_ms, owners))
+        self._size += len(owners) - len(first.owners) - len(second.owners)
 
     def _forget_after(self, at_ms: int) -> None:
         self._members = None
         self._changes = deque(each for each in self._changes if each.at_ms <= at_ms)
+        self._size = sum(len(each.owners) for each in self._changes)
         self._now = {}
         for each in self._changes:
             self._now = known({**self._now, **each.owners})

@@ -7,7 +7,7 @@ Recording of one group over the last 15 minutes, and what a reader of it has not
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota_operator.overview.ownership import MemberSigns, OwnerChange, Ownership
+from rota_operator.overview.ownership import OWNERS_MAX, MemberSigns, OwnerChange, Ownership
 from rota_operator.overview.samples import PARTITIONS_MAX, Sample, Samples
 from rota_operator.overview.view import GroupView
 
@@ -48,11 +48,22 @@ class GroupRecording:
         self._ownership = Ownership()
         self._signs = MemberSigns()
 
-    def record(self, view: GroupView, at_ms: int, partitions_max: int = PARTITIONS_MAX) -> None:
-        """Record the group's state at `at_ms`, and lag and throughput of at most so many partitions."""
+    def record(
+        self,
+        view: GroupView,
+        at_ms: int,
+        partitions_max: int = PARTITIONS_MAX,
+        owners_max: int = OWNERS_MAX,
+    ) -> None:
+        """Record the group's state at `at_ms`, with lag and throughput of at most so many partitions, and so many changed owners."""
         self._samples.add(view, at_ms, partitions_max)
-        self._ownership.record(view, at_ms)
+        self._ownership.record(view, at_ms, owners_max)
         self._signs.update([*(each.name for each in view.members), *sorted(self._ownership.members)])
+
+    @property
+    def changed_owners(self) -> int:
+        """Number of owners in the recorded changes."""
+        return self._ownership.size
 
     def since(self, cursor: Cursor) -> RecordingDelta:
         """Return what was recorded after the cursor; everything after START."""

@@ -63,6 +63,10 @@ class Lanes:
             begun += self._next(lane)
         return begun
 
+    def drop(self, records: int) -> None:
+        """Take dispatched records that are not processed here: their credit is used up."""
+        self._credit -= records
+
     def _next(self, lane: Lane) -> list[Job]:
         begun: list[Job] = []
         while lane.waiting and not (self._in_order and lane.running):

@@ -69,6 +69,8 @@ class Runner(SidecarListener):
         self._lanes = Lanes(
             in_order=self._first.ordering == "partition", room=max(ROOM, 2 * self._first.concurrency)
         )
+        # By partition that is assigned and not being revoked: the number of its tenure.
+        self._tenures: dict[TopicPartition, int] = {}
         self._rejections = RejectionLog()
         self._pool = DaemonThreads(self._first.concurrency, "rota-handler")
         self._tasks: dict[asyncio.Task[None], Job] = {}
@@ -142,8 +144,12 @@ class Runner(SidecarListener):
     @override
     async def on_event(self, event: pb.AttachResponse.Event) -> None:
         rebalance = messages.rebalance_of(event, 0)
+        if rebalance.kind is not RebalanceKind.ASSIGNED:
+            for topic_partition in rebalance.partitions:
+                self._tenures.pop(topic_partition, None)
         match rebalance.kind:
             case RebalanceKind.ASSIGNED:
+                self._tenures.update(dict.fromkeys(rebalance.partitions, event.tenure.number))
                 self._enqueue(messages.acknowledgement(event.event_id))
             case RebalanceKind.REVOKING | RebalanceKind.LOST:
                 if rebalance.kind is RebalanceKind.LOST:
@@ -167,13 +173,19 @@ class Runner(SidecarListener):
             # In transit during the revocation: without a verdict it goes back, and is delivered to the next
             # owner.
             return
-        jobs = (
-            job
-            for part in delivery.partitions
-            if part.partition.topic in self._handlers
-            for batch_slice in messages.slices_of(part)
-            for job in _jobs_of(batch_slice, self._lanes.attachment)
-        )
+        jobs: list[Job] = []
+        for part in delivery.partitions:
+            if part.partition.topic in self._handlers:
+                found = [
+                    job
+                    for batch_slice in messages.slices_of(part)
+                    for job in _jobs_of(batch_slice, self._lanes.attachment)
+                ]
+                if self._tenures.get(messages.partition_of(part.partition)) == part.tenure.number:
+                    jobs += found
+                else:
+                    # The revocation has overtaken them on the other stream: they are delivered to the next owner.
+                    self._lanes.drop(len(found))
         self._begin(self._lanes.on_records(jobs))
 
     def _on_detached(self, error: errors.RotaError) -> None:
@@ -183,6 +195,7 @@ class Runner(SidecarListener):
             self._warn_from_s = math.inf
             log.warning("%s", error)
         self._lanes.on_disconnect()
+        self._tenures.clear()
         self._revocations.clear()
         self._requests.clear()
 

@@ -1,0 +1,1 @@
+"""Pipelines: Spark applications that are ready to run, as `python -m rota_spark.pipelines.orders_enrichment`."""

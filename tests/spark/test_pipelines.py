@@ -1,0 +1,125 @@
+"""Each pipeline end to end, as its command line runs it: topics of a real coordinator, a group, a database."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from rota_spark.pipelines import orders_enrichment
+from rota_spark.pipelines.database import connecting, create_tables, rows_of
+from tests.support.coordinator import Coordinator, serving
+from tests.support.records import batch, committed, produce
+from tests.support.sidecar import QUICK
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+PARTITIONS = 2
+PRICES = {"apple": 40, "bread": 350}
+Order = Mapping[str, object]
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    with serving(tmp_path_factory.mktemp("coordinator")) as coordinator:
+        yield coordinator
+
+
+@pytest.fixture
+def database_file(database: str, tmp_path: Path) -> str:
+    """A file that names an empty database of PostgreSQL; unit tests merge on SQLite."""
+    file = tmp_path / "database"
+    file.write_text(database)
+    return str(file)
+
+
+def arguments(coordinator: Coordinator, name: str, database_file: str) -> list[str]:
+    """Arguments of a run up to the end of the topic, with two batches at least."""
+    return [
+        f"--bootstrap-servers=rota://{coordinator.address}",
+        f"--group-id={name}",
+        f"--topics={name}",
+        f"--database-file={database_file}",
+        "--max-records-per-batch=50",
+        "--once",
+        *(f"--sidecar-flag={each}" for each in QUICK),
+    ]
+
+
+def send_orders(coordinator: Coordinator, topic: str, partition: int, orders: Sequence[Order | str]) -> None:
+    """Append orders, or values that are none, of a customer that is named like the partition."""
+    values = [each if isinstance(each, str) else json.dumps(each) for each in orders]
+    keys = [f"customer-{partition}"] * len(values)
+    produce(coordinator.address, topic, partition, batch(values, keys=keys))
+
+
+def enriched_orders(connect: Callable[[], Any]) -> dict[str, tuple[Any, ...]]:
+    columns = "order_id, customer, good, quantity, cents, log_partition, log_offset"
+    return {row[0]: row[1:] for row in rows_of(connect, f"SELECT {columns} FROM enriched_orders")}
+
+
+def test_each_order_has_its_price_once_and_other_records_their_problem(
+    spark_session: SparkSession, coordinator: Coordinator, database_file: str, unique_name: str
+) -> None:
+    connect = connecting(database_file)
+    prices = ", ".join(f"('{good}', {cents})" for good, cents in PRICES.items())
+    create_tables(
+        connect,
+        [
+            "CREATE TABLE goods (good TEXT PRIMARY KEY, cents BIGINT NOT NULL)",
+            f"INSERT INTO goods VALUES {prices}",
+        ],
+    )
+    coordinator.make_topic(unique_name, PARTITIONS)
+    for number in range(PARTITIONS):
+        orders = [{"order": f"{number}-{each}", "good": "apple", "count": 1 + each % 9} for each in range(45)]
+        # The first order is changed later, in the same batch and in another one.
+        changed = [{"order": f"{number}-0", "good": "bread", "count": count} for count in (2, 3)]
+        bad: list[Order | str] = ["{", {"order": "8", "good": "gold", "count": 1}]
+        send_orders(coordinator, unique_name, number, [*orders, *bad, *changed])
+    run = arguments(coordinator, unique_name, database_file)
+
+    orders_enrichment.main(run)
+
+    expected = {
+        f"{number}-{each}": (
+            f"customer-{number}",
+            "apple",
+            1 + each % 9,
+            40 * (1 + each % 9),
+            number,
+            each,
+        )
+        for number in range(PARTITIONS)
+        for each in range(45)
+    } | {f"{number}-0": (f"customer-{number}", "bread", 3, 1050, number, 48) for number in range(PARTITIONS)}
+    assert enriched_orders(connect) == expected
+    rejected = "SELECT log_partition, log_offset, problem, record_value FROM rejected_orders ORDER BY 1, 2"
+    assert rows_of(connect, rejected) == [
+        row
+        for number in range(PARTITIONS)
+        for row in (
+            (number, 45, "the value is not JSON: JSONDecodeError", "{"),
+            (
+                number,
+                46,
+                "the table goods has no price of gold",
+                '{"order": "8", "good": "gold", "count": 1}',
+            ),
+        )
+    ]
+    ends = {(unique_name, number): 49 for number in range(PARTITIONS)}
+    assert committed(coordinator.address, unique_name) == ends
+
+    # A schema change of the sink fails the query, and nothing of the batch is committed.
+    create_tables(connect, ["ALTER TABLE enriched_orders RENAME COLUMN cents TO euros"])
+    send_orders(coordinator, unique_name, 0, [{"order": "later", "good": "apple", "count": 1}])
+    with pytest.raises(StreamingQueryException, match="cents"):
+        orders_enrichment.main(run)
+    assert committed(coordinator.address, unique_name) == ends
+    create_tables(connect, ["ALTER TABLE enriched_orders RENAME COLUMN euros TO cents"])
+    orders_enrichment.main(run)
+    assert enriched_orders(connect) == expected | {"later": ("customer-0", "apple", 1, 40, 0, 49)}

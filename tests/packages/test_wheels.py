@@ -59,13 +59,22 @@ def test_the_operators_wheel_has_the_files_of_its_page(wheels: Path) -> None:
 @pytest.mark.timeout(2 * INSTALL_S)
 def test_the_orders_example_runs_from_wheels_without_the_checkout(wheels: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
-    run([sys.executable, "-m", "venv", str(environment)], tmp_path)
-    python = environment / "bin" / "python"
+    # pip of this environment installs into the other one, which needs none.
+    run([sys.executable, "-m", "venv", "--without-pip", str(environment)], tmp_path)
     requirements = tmp_path / "requirements.txt"
     requirements.write_text(
         run([sys.executable, str(REPO / "scripts" / "pins.py"), "select", *PARTS], tmp_path)
     )
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(environment),
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
+    install = [*pip, "install", "--no-deps"]
     # Compiled when imported: most of what is installed is not.
     run([*install, "--no-compile", "--require-hashes", f"--requirement={requirements}"], tmp_path)
     files = [str(file) for file in wheels.glob("*.whl") if not file.name.startswith("rota_spark")]

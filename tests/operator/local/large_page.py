@@ -22,6 +22,7 @@ GROUP, OTHER = "orders", "invoices"
 PARTITIONS, MEMBERS = 200, 50
 # In 15 minutes; each moves a fifth of the partitions.
 REBALANCES = 30
+# Of a benchmark; a test only shows that it works.
 RENDERS, UPDATES = 5, 20
 # Between two values in the 15 minutes, as samples are taken.
 STEP_S = 5
@@ -113,7 +114,7 @@ async def show(tab: Tab, stage: Stage, before: str) -> str:
     return shown
 
 
-async def measure(tab: Tab, stage: Stage) -> Figures:
+async def measure(tab: Tab, stage: Stage, renders_max: int = RENDERS, updates_max: int = UPDATES) -> Figures:
     """Show a group of which the page knows nothing so far, other groups, the group again, and updates."""
     first: list[float] = []
     renders: list[float] = []
@@ -122,11 +123,11 @@ async def measure(tab: Tab, stage: Stage) -> Figures:
     fill(stage)
     async with measuring(tab, first):
         text = await show(tab, stage, text)
-    for _ in range(RENDERS):
+    for _ in range(renders_max):
         await tab.evaluate(LINK.format(group=json.dumps(OTHER)))
         async with measuring(tab, renders):
             await tab.evaluate(LINK.format(group=json.dumps(GROUP)))
-    for second in range(900, 900 + UPDATES):
+    for second in range(900, 900 + updates_max):
         pass_with_values(stage, second, shares(REBALANCES - 1), 1)
         async with measuring(tab, updates):
             text = await show(tab, stage, text)

@@ -20,7 +20,7 @@ def test_a_large_group_is_shown_whole(tmp_path: Path, report: list[str]) -> None
         stage = Stage(GROUP, OTHER)
         async with browsing_stage(tmp_path, stage) as tab:
             await tab.resize(1400)
-            figures = await measure(tab, stage)
+            figures = await measure(tab, stage, renders_max=1, updates_max=5)
             assert await tab.evaluate(SHOWN) == [PARTITIONS, MEMBERS, PARTITIONS]
             report.append(str(figures))
 

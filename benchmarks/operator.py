@@ -78,8 +78,7 @@ async def create_groups(
     cluster: Cluster, api: Api, coordinator: str, namespace: str, count: int, **spec: object
 ) -> list[Object]:
     """Create a namespace with ConsumerGroups and a Deployment for each; return the ConsumerGroups."""
-    cluster.kubectl("create", "namespace", namespace)
-    cluster.wait("serviceaccount/default", "create", namespace=namespace)
+    cluster.create_namespace(namespace)
     names = [f"enricher-{number}" for number in range(count)]
     await create(api, DEPLOYMENT, namespace, (workload("Deployment", name) for name in names))
     groups = (consumer_group(name, coordinator, "Deployment", name, **spec) for name in names)

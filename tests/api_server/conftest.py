@@ -1,6 +1,5 @@
 """Fixtures of tests that need a real API server, but no running pods: operator and coordinator are processes of this machine."""
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from tests.api_server.adopting import TOPIC, Shop, delete_all_groups, open_shop
 from tests.support.cluster.cluster import Cluster, remove_leftovers, running
-from tests.support.cluster.fixtures import serve_consumer_groups
+from tests.support.cluster.fixtures import new_namespace, serve_consumer_groups
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.cluster.prepared import prepare
 from tests.support.coordinator import Coordinator, serving
@@ -29,10 +28,8 @@ def api_server() -> Iterator[Cluster]:
 @pytest.fixture
 def namespace(api_server: Cluster) -> Iterator[str]:
     """A Kubernetes namespace of the test's own."""
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    api_server.kubectl("create", "namespace", name)
-    yield name
-    api_server.kubectl("delete", "namespace", name, "--wait=false")
+    with new_namespace(api_server) as name:
+        yield name
 
 
 @pytest.fixture(scope="module")

@@ -158,8 +158,7 @@ def members(rota_cluster: Cluster) -> Iterator[Members]:
     """All groups are ready: each application has attached."""
     namespace, image = "application-users", images.part("cli").name
     for each in (namespace, strangers(namespace)):
-        rota_cluster.kubectl("create", "namespace", each)
-        rota_cluster.wait("serviceaccount/default", "create", namespace=each)
+        rota_cluster.create_namespace(each)
     stranger = pod(STRANGER, container(STRANGER, image, SLEEP))
     rota_cluster.apply(stranger, namespace=strangers(namespace))
     rota_cluster.wait(f"pod/{STRANGER}", "condition=Ready", namespace=strangers(namespace))

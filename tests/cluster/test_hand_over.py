@@ -139,8 +139,7 @@ def owners_of(channel: grpc.Channel, names: Sequence[str]) -> Mapping[str, Mappi
 def members(rota_cluster: Cluster) -> Iterator[list[Member]]:
     """All groups work."""
     consumers = [Consumer(name, f"{NAMESPACE}.{name}") for name in NAMES]
-    rota_cluster.kubectl("create", "namespace", NAMESPACE)
-    rota_cluster.wait("serviceaccount/default", "create", namespace=NAMESPACE)
+    rota_cluster.create_namespace(NAMESPACE)
     make_topics(rota_cluster, {each.topic: PARTITIONS for each in consumers})
     spec = {
         "sidecar": {"terminationDrainSeconds": DRAIN_S},

@@ -91,8 +91,7 @@ def guarded(cluster: Cluster) -> Iterator[Kafka]:
 @pytest.fixture(scope="module")
 def example(rota_cluster: Cluster, guarded: Kafka) -> Iterator[Example]:
     """The example runs."""
-    rota_cluster.kubectl("create", "namespace", NAMESPACE)
-    rota_cluster.wait("serviceaccount/default", "create", namespace=NAMESPACE)
+    rota_cluster.create_namespace(NAMESPACE)
     rota_cluster.apply(list(secrets(security(guarded))), namespace=NAMESPACE)
     manifests = orders(NAMESPACE, images.part("cli").name)
     config = {"secretKeyRef": {"name": APPLICATIONS, "key": "config.json"}}

@@ -97,8 +97,7 @@ class Applied(NamedTuple):
 def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     """The example runs."""
     namespace = "orders-of-operator"
-    rota_cluster.kubectl("create", "namespace", namespace)
-    rota_cluster.wait("serviceaccount/default", "create", namespace=namespace)
+    rota_cluster.create_namespace(namespace)
     manifests = orders(namespace, images.part("cli").name)
     # A busy machine may freeze a member for longer than the 6 s of the example; one that is expelled repeats records.
     manifests[1]["spec"]["membership"] = {"static": True, "sessionTimeoutSeconds": SESSION_S}

@@ -152,8 +152,7 @@ def owns_all(members: Collection[str]) -> Callable[[Description], bool]:
 @pytest.fixture(scope="module")
 def rota(rota_cluster: Cluster) -> Iterator[Rota]:
     """The group is ready, and shared by two members."""
-    rota_cluster.kubectl("create", "namespace", NAMESPACE)
-    rota_cluster.wait("serviceaccount/default", "create", namespace=NAMESPACE)
+    rota_cluster.create_namespace(NAMESPACE)
     make_topics(rota_cluster, {CONSUMER.topic: PARTITIONS})
     manifests = [CONSUMER.group(**SPEC), CONSUMER.workload(images.part("cli").name)]
     rota_cluster.apply(manifests, namespace=NAMESPACE)

@@ -117,8 +117,7 @@ def elapsed_s(condition: dict[str, Any], since: datetime) -> float:
 @pytest.fixture(scope="module")
 def groups(rota_cluster: Cluster) -> Iterator[Cluster]:
     """Four groups, each with one pod, that are ready."""
-    rota_cluster.kubectl("create", "namespace", NAMESPACE)
-    rota_cluster.wait("serviceaccount/default", "create", namespace=NAMESPACE)
+    rota_cluster.create_namespace(NAMESPACE)
     rota_cluster.apply(coordinator(images.part("coordinator").name, NAMESPACE), namespace=NAMESPACE)
     consumers = [(case, consumer(case)) for case in CASES]
     rota_cluster.wait(f"deployment/{COORDINATOR}", "condition=Available", namespace=NAMESPACE)

@@ -122,8 +122,7 @@ def open_story(cluster: Cluster, setting: Setting, seed: int, *manifests: Manife
     """Create topic and namespace, and apply workload and group, or other manifests."""
     setting.engine.make_topic(setting.topic, PARTITIONS)
     lives = Lives(event_folders(cluster, setting.namespace))
-    cluster.kubectl("create", "namespace", setting.namespace)
-    cluster.wait("serviceaccount/default", "create", namespace=setting.namespace)
+    cluster.create_namespace(setting.namespace)
     applied = manifests or (group(setting), workload(setting, images.part("cli").name))
     cluster.apply(applied, namespace=setting.namespace)
     return Story(cluster, setting, lives, seed)

@@ -106,6 +106,11 @@ class Cluster:
             "wait", resource, f"--for={condition}", f"--namespace={namespace}", f"--timeout={within_s}s"
         )
 
+    def create_namespace(self, name: str) -> None:
+        """Create a Kubernetes namespace; returns when pods can be created in it."""
+        self.kubectl("create", "namespace", name)
+        self.wait("serviceaccount/default", "create", namespace=name)
+
     def requests(self, namespace: str) -> Iterator[audit.Request]:
         """Requests of a namespace's service accounts to the API server, from the first one on."""
         return audit.requests(self._control_plane.machine.folder, namespace)

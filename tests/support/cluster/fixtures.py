@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -32,9 +33,15 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A Kubernetes namespace of the test's own, in which pods can be created."""
+    with new_namespace(cluster) as name:
+        yield name
+
+
+@contextmanager
+def new_namespace(cluster: Cluster) -> Iterator[str]:
+    """While open, there is a Kubernetes namespace of that name."""
     name = f"test-{uuid.uuid4().hex[:8]}"
-    cluster.kubectl("create", "namespace", name)
-    cluster.wait("serviceaccount/default", "create", namespace=name)
+    cluster.create_namespace(name)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 

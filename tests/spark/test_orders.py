@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_spark.core.orders import Order, order_of, text_of
+from rota_spark.core.json_values import text_of
+from rota_spark.core.orders import Order, order_of
 from rota_spark.pipelines import orders_enrichment
 from rota_spark.pipelines.database import PipelineFailed, connecting, create_tables, dsn_in, rows_of
 from rota_spark.pipelines.orders_enrichment import COLUMNS, MERGE, TABLES, goods_in

@@ -9,10 +9,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from rota_spark.pipelines import orders_enrichment
+import rota
+from rota_spark.core.clicks import Click, Session, sessions_of
+from rota_spark.pipelines import clickstream_sessions, orders_enrichment
 from rota_spark.pipelines.database import connecting, create_tables, rows_of
 from tests.support.coordinator import Coordinator, serving
-from tests.support.records import batch, committed, produce
+from tests.support.records import AT_MS, batch, committed, produce
 from tests.support.sidecar import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -123,3 +125,53 @@ def test_each_order_has_its_price_once_and_other_records_their_problem(
     create_tables(connect, ["ALTER TABLE enriched_orders RENAME COLUMN euros TO cents"])
     orders_enrichment.main(run)
     assert enriched_orders(connect) == expected | {"later": ("customer-0", "apple", 1, 40, 0, 49)}
+
+
+def test_sessions_over_all_batches_are_merged_once_and_other_records_are_dead_letters(
+    spark_session: SparkSession,
+    coordinator: Coordinator,
+    database_file: str,
+    unique_name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dead_letters = f"{unique_name}-dead-letters"
+    coordinator.make_topic(unique_name, PARTITIONS)
+    own = ["--gap-seconds=10", "--late-seconds=100", f"--dead-letter-topic={dead_letters}"]
+    run = [*arguments(coordinator, unique_name, database_file), *own]
+    with pytest.raises(SystemExit):
+        clickstream_sessions.main(run)
+    assert f"the dead-letter topic {dead_letters} cannot be used" in capsys.readouterr().err
+    coordinator.make_topic(dead_letters, 1)
+    clicks = []
+    for number in range(PARTITIONS):
+        # Out of order, and with pauses that only clicks of a later batch fill.
+        users = [f"{number}-ann", f"{number}-bob"]
+        sent = [Click(users[each % 2], AT_MS - each * 7919 % 90_000) for each in range(60)]
+        values = [json.dumps({"user": each.user, "at_ms": each.at_ms}) for each in sent]
+        late = json.dumps({"user": users[0], "at_ms": AT_MS - 100_001})
+        keys = [*(each.user for each in sent), users[0], users[1]]
+        produce(coordinator.address, unique_name, number, batch([*values, late, "{"], keys=keys))
+        clicks += sent
+
+    clickstream_sessions.main(run)
+
+    connect = connecting(database_file)
+    found = rows_of(
+        connect, "SELECT user_id, first_ms, last_ms, clicks FROM sessions ORDER BY user_id, first_ms"
+    )
+    assert [Session(*each) for each in found] == sessions_of(clicks, 10_000)
+    assert committed(coordinator.address, unique_name) == {
+        (unique_name, number): 62 for number in range(PARTITIONS)
+    }
+    with rota.LogReader(f"rota://{coordinator.address}") as reader:
+        (fetched,) = reader.fetch({(dead_letters, 0): 0})
+    rejected = {
+        tuple((headers[f"rota-dlq-{name}"] or b"").decode() for name in ("partition", "offset", "reason"))
+        for headers in (dict(each.headers) for each in fetched)
+    }
+    late = "late: at_ms is 100001 ms before the timestamp of the record, and 100000 ms are allowed"
+    assert rejected == {
+        (str(number), *problem)
+        for number in range(PARTITIONS)
+        for problem in (("60", late), ("61", "the value is not JSON: JSONDecodeError"))
+    }

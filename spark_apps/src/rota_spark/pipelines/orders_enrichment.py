@@ -12,7 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sql
 
-from rota_spark.core.orders import order_of, text_of
+from rota_spark.core.json_values import text_of
+from rota_spark.core.orders import order_of
 from rota_spark.pipelines.command import parser_of, run
 from rota_spark.pipelines.database import PipelineFailed, connecting, create_tables, rows_of
 from rota_spark.sql_sink import SqlSink

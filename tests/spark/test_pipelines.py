@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 import rota
 from rota_spark.core.clicks import Click, Session, sessions_of
-from rota_spark.pipelines import clickstream_sessions, orders_enrichment
+from rota_spark.pipelines import clickstream_sessions, lag_report, orders_enrichment
 from rota_spark.pipelines.database import connecting, create_tables, rows_of
+from tests.cli.command import Rota
 from tests.support.coordinator import Coordinator, serving
-from tests.support.records import AT_MS, batch, committed, produce
+from tests.support.records import AT_MS, batch, committed, fill, produce
 from tests.support.sidecar import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -175,3 +176,43 @@ def test_sessions_over_all_batches_are_merged_once_and_other_records_are_dead_le
         for number in range(PARTITIONS)
         for problem in (("60", late), ("61", "the value is not JSON: JSONDecodeError"))
     }
+
+
+def test_the_report_has_the_lag_of_each_window_from_outputs_of_the_command(
+    spark_session: SparkSession,
+    coordinator: Coordinator,
+    tmp_path: Path,
+    unique_name: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    address, history = f"rota://{coordinator.address}", f"{unique_name}-history"
+    coordinator.make_topic(history, 1)
+    coordinator.make_topic(unique_name, 1)
+    command = Rota(address, tmp_path)
+    assert (
+        command("groups", "reset", unique_name, "--topic", unique_name, "--to-earliest", "--execute").code
+        == 0
+    )
+    hour_ms = 3_600_000
+    start_ms = AT_MS - AT_MS % hour_ms
+    with rota.Producer(address) as producer:
+        for at_ms, more in ((0, 100), (10_000, 20), (hour_ms, 0)):
+            if more:
+                fill(coordinator.address, unique_name, 1, more)
+            sample = command("groups", "lag", unique_name, "-o", "json").stdout.encode()
+            producer.send(history, sample, timestamp_ms=start_ms + at_ms)
+        producer.send(history, b"[]", timestamp_ms=start_ms)
+
+    output = tmp_path / "report"
+    lag_report.main([f"--bootstrap-servers={address}", f"--topic={history}", f"--output={output}"])
+
+    (file,) = output.glob("part-*.json")
+    first, second = (json.loads(line) for line in file.read_text().splitlines())
+    expected = {"samples": 2, "samples_with_unknown_lag": 0, "lag_records_max": 120, "lag_records_last": 120}
+    rates = {"produced_per_second": 2.0, "committed_per_second": 0.0}
+    assert first.items() >= {"group_id": unique_name, "topic": unique_name, **expected, **rates}.items()
+    assert first["lag_seconds_max"] > 0
+    # A single sample has no rates.
+    assert second.items() >= {"samples": 1, "lag_records_max": 120, "lag_records_last": 120}.items()
+    assert "produced_per_second" not in second
+    assert "records left out of the report: 1 (the value is not a JSON object)" in caplog.text

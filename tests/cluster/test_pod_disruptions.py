@@ -15,19 +15,37 @@ from typing import NamedTuple
 import pytest
 
 from tests.cluster.disruptions import acts, nodes
+from tests.cluster.disruptions.mixed import mix
 from tests.cluster.disruptions.story import Acts, Setting, Story, explained, run_all
 from tests.cluster.disruptions.table import lines
-from tests.cluster.disruptions.workloads import HEARTBEAT_S, Engines, close_story, open_story, serving_both
+from tests.cluster.disruptions.workloads import (
+    HEARTBEAT_S,
+    SESSION_S,
+    Engines,
+    close_story,
+    open_story,
+    serving_both,
+)
 from tests.sidecar.delivery.rounds.source import going_on
 from tests.support.cluster import Cluster
 
 # The first of them starts the cluster and a broker in it, loads images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.soak("pods"), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.alone,
+    pytest.mark.soak("pods"),
+    pytest.mark.soak("pods-mixed"),
+    pytest.mark.timeout(900),
+]
+MIXED, MIXED_S = "pods-mixed", 1_800
+# Of all records of half an hour in which pods and nodes are killed.
+REPEATED_MAX = 0.001
 
 # As docs/guide/pods.md promises them on a machine that does nothing else: how long a partition has no owner after an end in good
 # order. A rebalance on Kafka is noticed by a heartbeat, and one that moves partitions takes two. The partitions of a static member
 # wait for its successor's start instead.
 ROTA_CLEAN_MS, KAFKA_CLEAN_MS = 1_000, 2 * HEARTBEAT_S * 1_000 + 1_000
+CRASH_MS = (SESSION_S + HEARTBEAT_S + 1) * 1_000
 # Work on a record of `flight`: long enough to be caught in the middle of 64.
 FLIGHT_MS = 3_000
 
@@ -97,13 +115,14 @@ def disrupted(rota_cluster: Cluster, engines: Engines, request: pytest.FixtureRe
     in_soak = bool(request.config.getoption("--soak"))
     rota_clean_ms = ROTA_CLEAN_MS if in_soak and not first.is_static else None
     kafka_clean_ms = KAFKA_CLEAN_MS if in_soak and not second.is_static else None
+    crash_ms = CRASH_MS if in_soak else None
     rota = partial(Setting, engine=engines.rota, servers=engines.rota_servers)
     settings = (
         rota(
-            namespace="disrupted-rota", kind=first.kind, is_static=first.is_static, clean_ms=rota_clean_ms
+            namespace="disrupted-rota", kind=first.kind, is_static=first.is_static, clean_ms=rota_clean_ms, crash_ms=crash_ms
         ),
         Setting(
-            "disrupted-kafka", second.kind, engines.kafka, engines.kafka_servers, kafka_clean_ms, second.is_static
+            "disrupted-kafka", second.kind, engines.kafka, engines.kafka_servers, kafka_clean_ms, crash_ms, second.is_static
         ),
         rota(namespace="disrupted-flight", kind="Deployment", replicas=1, work_ms=FLIGHT_MS, ordering="unordered"),
     )  # fmt: skip
@@ -121,8 +140,23 @@ def disrupted(rota_cluster: Cluster, engines: Engines, request: pytest.FixtureRe
         yield found
 
 
-def test_pods_are_restarted_deleted_evicted_and_killed(disrupted: Disrupted, in_soak: bool) -> None:
+@pytest.fixture
+def suite(request: pytest.FixtureRequest) -> str:
+    """The suite of a soak; empty in `make test`."""
+    return request.config.getoption("--soak") or ""
+
+
+@pytest.mark.timeout(900 + MIXED_S)
+def test_pods_are_restarted_deleted_evicted_and_killed(
+    disrupted: Disrupted, in_soak: bool, suite: str, seed: int, counters: Counter[str]
+) -> None:
+    """In the suite of mixed disruptions for half an hour, and nodes too."""
     rota, kafka, flight = disrupted.rota, disrupted.kafka, disrupted.flight
+    if suite == MIXED:
+        disrupted.run(chain(acts.in_flight(flight, 64), acts.retire(flight)))
+        with disrupted.explained():
+            counters["rounds of mixed disruptions"] += mix(disrupted.cluster, disrupted.steady, seed, MIXED_S)
+        return
     in_order = [acts.delete_pod, acts.evict, acts.rolling_restart]
     killed = [acts.kill_sidecar, acts.kill_app, acts.kill_both]
     if in_soak:
@@ -158,7 +192,7 @@ def test_a_node_is_drained(disrupted: Disrupted) -> None:
 
 
 def test_nothing_was_lost_or_done_twice_and_each_generation_had_one_owner(
-    disrupted: Disrupted, report: list[str], counters: Counter[str]
+    disrupted: Disrupted, suite: str, report: list[str], counters: Counter[str]
 ) -> None:
     for story in disrupted.steady:
         story.source.steadily.end()
@@ -167,4 +201,7 @@ def test_nothing_was_lost_or_done_twice_and_each_generation_had_one_owner(
         report += lines(story)
         counters["disruptions"] += len(story.hits)
         counters["records"] += len(story.source.acknowledged)
+        counters["repeated"] += story.repeats()
     assert [fault for story in (*disrupted.steady, disrupted.flight) for fault in story.faults()] == []
+    if suite == MIXED:
+        assert counters["repeated"] <= REPEATED_MAX * counters["records"]

@@ -51,6 +51,8 @@ class Setting(NamedTuple):
     servers: str
     # Of the group's members, as of the limits: how long a partition may be without an owner after an end in good order.
     clean_ms: int | None = None
+    # The same after any other end.
+    crash_ms: int | None = None
     is_static: bool = False
     replicas: int = 3
     # Of the application's work on a record, and of the sidecar's dispatch.
@@ -203,7 +205,9 @@ class Story:
     def history(self) -> History:
         """All that happened so far, for the rules about records."""
         topic, lives = self.setting.topic, self.lives.read()
-        limits = {} if self.setting.clean_ms is None else dict.fromkeys(self.clean, self.setting.clean_ms)
+        names = {hit.what for hit in self.hits}
+        both = ((self.clean, self.setting.clean_ms), (names - self.clean, self.setting.crash_ms))
+        limits = {name: limit_ms for found, limit_ms in both if limit_ms is not None for name in found}
         return History(
             acknowledged=dict(self.source.acknowledged),
             done=[done for life in lives for done in done_by(life.name, topic, life.events)],
@@ -212,6 +216,11 @@ class Story:
             looks=self.watch.looks,
             gaps=gaps_of(((life.name, life.notices(EVERYTHING)) for life in lives), self.hits, limits),
         )
+
+    def repeats(self) -> int:
+        """Number of records that were processed again."""
+        history = self.history()
+        return sum(history.repeats(what) for what in {"nothing", *(hit.what for hit in self.hits)})
 
     def owners(self) -> membership.History:
         """The owners of each generation, for the rules about membership."""

@@ -103,6 +103,52 @@ def test_drain_answers_when_everything_in_hand_is_done(
         assert sidecar.terminate() == 0
 
 
+def test_a_drained_member_leaves_when_its_application_says_goodbye_and_rejoins_when_the_drain_expires(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    """As in a pod that terminates: the sidecar is told so only after the application has ended."""
+    sidecar = sidecar_on(tmp_path, coordinator, topic)
+    app = App(tmp_path, sidecar.address)
+    with delivering(sidecar), attached(app):
+        app.wait_until(lambda: len(app.done) == 2 * RECORDS)
+        assert sidecar.drain("for_ms=600000") == (HTTPStatus.OK, "drained")
+        assert coordinator.members_of(topic) == 1
+        assert app.terminate() == 0
+        sidecar.wait_until(lambda: coordinator.members_of(topic) == 0)
+        assert committed(coordinator.address, topic) == {(topic, 0): RECORDS, (topic, 1): RECORDS}
+        assert sidecar.drain("for_ms=1")[0] == HTTPStatus.OK
+        sidecar.wait_until(lambda: coordinator.members_of(topic) == 1)
+        assert sidecar.terminate() == 0
+        assert coordinator.members_of(topic) == 0
+
+
+def test_a_drained_sidecar_that_has_left_the_group_ends_on_sigterm(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    sidecar = sidecar_on(tmp_path, coordinator, topic)
+    app = App(tmp_path, sidecar.address)
+    with delivering(sidecar), attached(app):
+        app.wait_until(lambda: len(app.done) == 2 * RECORDS)
+        assert sidecar.drain()[0] == HTTPStatus.OK
+        assert app.terminate() == 0
+        sidecar.wait_until(lambda: coordinator.members_of(topic) == 0)
+        assert sidecar.terminate() == 0
+
+
+def test_a_static_member_stays_in_the_group_when_its_application_says_goodbye_during_a_drain(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    sidecar = sidecar_on(tmp_path, coordinator, topic, "--group-instance-id=first")
+    app = App(tmp_path, sidecar.address)
+    with delivering(sidecar), attached(app):
+        app.wait_until(lambda: len(app.done) == 2 * RECORDS)
+        assert sidecar.drain()[0] == HTTPStatus.OK
+        assert app.terminate() == 0
+        sidecar.wait_until(lambda: sidecar.has_said("detached"))
+        assert sidecar.terminate() == 0
+        assert coordinator.members_of(topic) == 1
+
+
 def test_a_drain_that_takes_too_long_says_what_is_left(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:

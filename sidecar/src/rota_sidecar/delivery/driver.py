@@ -155,11 +155,16 @@ class DeliveryDriver(Deliveries):
         async with self._changing:
             await self._manual_assignment.pick(frozenset(), self._offsets.own_tenure, within_ms)
 
-    async def drain(self, within_ms: int) -> int:
-        """Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline."""
+    async def drain(self, within_ms: int, *, leaves_group: bool = False) -> int:
+        """
+        Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline.
+
+        With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`.
+        """
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
-        self.post(on.Drain(self.now_ms() + within_ms))
+        leaves_group = leaves_group and not self._member.member.is_static
+        self.post(on.Drain(self.now_ms() + within_ms, leaves_group))
         return await drained
 
     def undrain(self) -> None:

@@ -20,8 +20,12 @@ REVOKING_SHARE = 0.4
 class Drainable(Protocol):
     """The part of `delivery.driver` that drains."""
 
-    async def drain(self, within_ms: int) -> int:
-        """Stop dispatch; return the number of records in flight when it is 0 or when the time limit has passed."""
+    async def drain(self, within_ms: int, *, leaves_group: bool = False) -> int:
+        """
+        Stop dispatch; return the number of records in flight when it is 0 or when the time limit has passed.
+
+        With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`.
+        """
         ...
 
     def undrain(self) -> None:
@@ -91,7 +95,8 @@ class DrainController:
             return 0
         if self._for_good is not None:
             return await asyncio.shield(self._for_good)
-        return await self._drain(min(within_ms, self._timeout_ms))
+        # Whoever orders a drain from outside ends the pod: the group need not wait until the sidecar is told so.
+        return await self._drain(min(within_ms, self._timeout_ms), leaves_group=True)
 
     async def drained(self) -> bool:
         """Wait until the sidecar is drained, for at most the time that a drain takes."""
@@ -103,8 +108,8 @@ class DrainController:
             return False
         return True
 
-    async def _drain(self, within_ms: int) -> int:
-        left = await self._deliveries.drain(within_ms)
+    async def _drain(self, within_ms: int, *, leaves_group: bool = False) -> int:
+        left = await self._deliveries.drain(within_ms, leaves_group=leaves_group)
         # A drain may have expired meanwhile.
         self._is_drained = not left and bool(self.status)
         self._note_change()

@@ -58,7 +58,7 @@ class LoggingObserver(Observer):
     @override
     def on_event(self, event: on.Event, now_ms: int) -> None:
         if isinstance(event, on.LeftGroup):
-            self._event_log.info("left", "left the group until the application makes progress")
+            self._event_log.info("left", "left the group")
 
     @override
     def on_actions(self, actions: Sequence[do.Action], in_flight: int, now_ms: int) -> None:
@@ -67,7 +67,7 @@ class LoggingObserver(Observer):
                 case do.Problem():
                     self._event_log.warning(problem_text(action))
                 case do.Rejoin():
-                    self._event_log.info("rejoining", "the application makes progress: joining again")
+                    self._event_log.info("rejoining", "joining again")
                 case _:
                     pass
 

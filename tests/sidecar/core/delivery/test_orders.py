@@ -133,6 +133,71 @@ def test_what_is_revoked_during_a_drain_is_given_up_as_ever() -> None:
     assert "ReleasePartitions" in names(driven.answer_commit())
 
 
+def drained(*, leaves_group: bool = True) -> Driven:
+    """Five records are done and committed, and the application is still there."""
+    driven = Driven().begin(0)
+    driven.read(5)
+    driven.step(on.Drain(driven.now_ms + 30_000, leaves_group=leaves_group))
+    driven.judge(0, 4)
+    assert driven.answer_commit() == [do.Drained(0)]
+    return driven
+
+
+def out_of_group(driven: Driven) -> Driven:
+    """The application has said goodbye, and the member has left."""
+    assert names(driven.detach(clean=True)) == ["Leave"]
+    driven.revoke(0)
+    driven.revoked(0)
+    assert driven.step(on.LeftGroup()) == []
+    return driven
+
+
+def test_who_is_drained_and_has_said_goodbye_leaves_the_group_at_once() -> None:
+    driven = drained()
+    assert names(driven.detach(clean=True)) == ["Leave"]
+    assert driven.delivery.readiness == driven.last(do.Leave).reason
+    assert names(driven.revoke(0))[-1] == "ReleasePartitions"
+
+
+def test_a_goodbye_before_all_is_committed_waits_for_the_commit() -> None:
+    driven = Driven().begin(0)
+    driven.read(5)
+    driven.step(on.Drain(driven.now_ms + 30_000, leaves_group=True))
+    driven.judge(0, 4)
+    assert "Leave" not in names(driven.detach(clean=True))
+    assert names(driven.answer_commit()) == ["Drained", "Leave"]
+
+
+def test_a_static_member_does_not_leave_and_neither_does_one_whose_application_has_crashed() -> None:
+    assert "Leave" not in names(drained(leaves_group=False).detach(clean=True))
+    assert "Leave" not in names(drained().detach(clean=False))
+
+
+def test_it_rejoins_when_the_drain_has_expired_and_not_before() -> None:
+    driven = out_of_group(drained())
+    assert "Rejoin" not in names(driven.attach())
+    assert names(driven.step(on.Undrain())) == ["Rejoin"]
+    assert driven.delivery.readiness == ""
+
+
+def test_it_rejoins_without_an_application_as_it_had_joined() -> None:
+    assert names(out_of_group(drained()).step(on.Undrain())) == ["Rejoin"]
+
+
+def test_a_drain_that_expires_while_the_member_leaves_is_followed_by_the_rejoin() -> None:
+    driven = drained()
+    driven.detach(clean=True)
+    assert "Rejoin" not in names(driven.step(on.Undrain()))
+    driven.revoke(0)
+    driven.revoked(0)
+    assert names(driven.step(on.LeftGroup())) == ["Rejoin"]
+
+
+def test_the_drain_of_the_end_of_the_process_leaves_no_second_time() -> None:
+    driven = out_of_group(drained())
+    assert driven.step(on.Drain(driven.now_ms + 30_000)) == [do.Drained(0)]
+
+
 # ---------------------------------------------------------------------------------------------- settings
 
 

@@ -484,7 +484,8 @@ class World:
         self.ask(lambda request: kind(request, frozenset([partition])))
 
     def drain(self, seconds: int) -> None:
-        self.step(on.Drain(self.now_ms + 1_000 * seconds))
+        # As the sidecar of a static member drains, and that of a dynamic one.
+        self.step(on.Drain(self.now_ms + 1_000 * seconds, leaves_group=seconds % 2 == 1))
 
     def undrain(self) -> None:
         self.step(on.Undrain())

@@ -20,6 +20,8 @@ def attached(core: Core, event: on.Attached) -> None:
         # The driver attaches one application at a time, so the earlier one has crashed.
         detached(core, on.Detached(core.application.session, clean=False))
     core.application = Application(event.session)
+    if core.draining is not None:
+        core.draining.said_goodbye = False
     core.traits = Traits(event.commits_itself, event.reads_itself, event.takes_many)
     core.retired.clear()
     for partition_state in core.partition_states.values():
@@ -33,6 +35,8 @@ def detached(core: Core, event: on.Detached) -> None:
     if core.application is None or core.application.session != event.session:
         return
     core.application = None
+    if core.draining is not None:
+        core.draining.said_goodbye = event.clean
     core.retired.clear()
     for partition_state in core.partition_states.values():
         partition_state.assigned_event_id, partition_state.acknowledged = None, False

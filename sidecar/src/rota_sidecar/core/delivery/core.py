@@ -69,13 +69,16 @@ class Leaving:
     """Leave was sent to the member, which has not left the group yet."""
 
     reason: str
+    # True if the application has ended during a drain; False: it hangs.
+    is_drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfGroup:
-    """The member has left the group, and rejoins when the application is ready."""
+    """The member has left the group, and rejoins when the application is ready, or when the drain has ended."""
 
     reason: str
+    is_drained: bool = False
 
 
 Membership = InGroup | Leaving | OutOfGroup
@@ -112,7 +115,10 @@ class Draining:
     """A drain under way: nothing is dispatched. `is_reported`: its Drained action was emitted."""
 
     deadline_ms: int
+    leaves_group: bool = False
     is_reported: bool = False
+    # True if the application has detached in good order since the drain began.
+    said_goodbye: bool = False
 
 
 @dataclass(slots=True)

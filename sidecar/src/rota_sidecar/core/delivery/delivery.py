@@ -224,7 +224,7 @@ def _tick(core: Core) -> None:
 
 
 def _process_touched(core: Core) -> None:
-    """Process touched partitions until none is left, then finish revocations, drain, rejoin and problem reports."""
+    """Process touched partitions until none is left, then finish revocations, drain, leave, rejoin and problem reports."""
     while True:
         partition_states, core.touched = list(core.touched.values()), {}
         for partition_state in partition_states:
@@ -236,6 +236,7 @@ def _process_touched(core: Core) -> None:
             break
     revocation.release(core)
     draining.report_drained(core)
+    draining.leave_group(core)
     progress.note_unattended(core)
     progress.rejoin_when_ready(core)
     core.emit_problems()

@@ -1,14 +1,15 @@
-"""Drain before the process ends: stop dispatch, commit completed records, report the end with Drained."""
+"""Drain before the process ends: stop dispatch, commit completed records, report the end with Drained, leave the group."""
 
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import commits
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.core.delivery.core import Core, Draining, Timer
+from rota_sidecar.core.delivery.core import Core, Draining, InGroup, Leaving, Timer
 
 
 def drain(core: Core, event: on.Drain) -> None:
     """Begin to drain, or replace the deadline of the drain under way; each call is answered with Drained."""
-    core.draining = Draining(event.deadline_ms)
+    said_goodbye = core.draining is not None and core.draining.said_goodbye
+    core.draining = Draining(event.deadline_ms, event.leaves_group, said_goodbye=said_goodbye)
     core.timers[Timer.DRAIN, None] = event.deadline_ms
     core.touch_all()
 
@@ -31,6 +32,22 @@ def report_drained(core: Core) -> None:
         draining.is_reported = True
         core.timers.pop((Timer.DRAIN, None), None)
         core.actions.append(do.Drained(core.in_flight))
+
+
+def leave_group(core: Core) -> None:
+    """
+    Leave the group once it is drained and the application has said goodbye, which a pod that terminates does.
+
+    Others take the partitions over before Kubernetes notices that the application has ended, and ends the sidecar too.
+    """
+    draining = core.draining
+    if draining is None or not (draining.leaves_group and draining.is_reported and draining.said_goodbye):
+        return
+    owns = any(not partition_state.is_manual for partition_state in core.partition_states.values())
+    if owns and not core.in_flight and isinstance(core.membership, InGroup):
+        reason = "the application has ended during a drain: the member leaves the group, and rejoins if the drain expires"
+        core.membership = Leaving(reason, is_drained=True)
+        core.actions.append(do.Leave(reason))
 
 
 def _is_done(core: Core) -> bool:

@@ -295,9 +295,14 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Stop dispatch and commit completed records. Outcome: Drained, when no record is in flight, or at the deadline."""
+    """
+    Stop dispatch and commit completed records. Outcome: Drained, when no record is in flight, or at the deadline.
+
+    With `leaves_group` Leave follows once the application has also said goodbye, and Rejoin after Undrain.
+    """
 
     deadline_ms: int
+    leaves_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,17 +66,23 @@ def check(core: Core) -> None:
 def left_group(core: Core) -> None:
     """Handle the end of Leave: the member is out of the group."""
     if isinstance(core.membership, Leaving):
-        core.membership = OutOfGroup(core.membership.reason)
+        core.membership = OutOfGroup(core.membership.reason, is_drained=core.membership.is_drained)
 
 
 def rejoin_when_ready(core: Core) -> None:
-    """Rejoin once an application is attached that holds no record and has acknowledged its assignments."""
-    if not isinstance(core.membership, OutOfGroup) or core.application is None or core.retired:
+    """Rejoin once the drain has ended, or an application is attached that holds no record and has acknowledged its assignments."""
+    if not isinstance(core.membership, OutOfGroup):
         return
-    if any(pending.kind is do.Kind.ASSIGNED for pending in core.application.unacknowledged.values()):
-        return
-    core.membership = InGroup()
-    core.actions.append(do.Rejoin())
+    is_ready = core.draining is None if core.membership.is_drained else _is_application_ready(core)
+    if is_ready:
+        core.membership = InGroup()
+        core.actions.append(do.Rejoin())
+
+
+def _is_application_ready(core: Core) -> bool:
+    if core.application is None or core.retired:
+        return False
+    return all(pending.kind is not do.Kind.ASSIGNED for pending in core.application.unacknowledged.values())
 
 
 def readiness(core: Core) -> str:

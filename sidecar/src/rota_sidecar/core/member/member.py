@@ -39,6 +39,11 @@ class Member:
         return self._core.state
 
     @property
+    def is_static(self) -> bool:
+        """True for a static member, which keeps its place in the group when it ends."""
+        return self._core.config.instance_id is not None
+
+    @property
     def identity(self) -> Identity:
         """Member id and generation as the coordinator knows them."""
         return self._core.identity

@@ -13,6 +13,9 @@ from tests.simulation.network import Request
 from tests.simulation.plan import LEASE_S, SESSION_MS, SESSION_S
 from tests.simulation.world import World
 
+# A drain, what passes until the sidecar is told to end, and its end.
+TERMINATION_S = 2 * DRAIN_S + 2
+
 
 class Crew:
     """The members that are alive, by number."""
@@ -91,8 +94,11 @@ class Crew:
             # Its folder is in use until it has ended: whoever is started meanwhile has another one.
             self._volumes.pop(number, None)
             self._leaving[number] = member
-            member.leave()
-            self.world.loop.outside(DRAIN_S + self.world.chance.uniform(0.05, 3), member.kill)
+            if not self.world.calm and self.world.chance.random() < 0.5:
+                member.terminate()
+            else:
+                member.leave()
+            self.world.loop.outside(TERMINATION_S + self.world.chance.uniform(0.05, 3), member.kill)
 
     def pause(self, number: int) -> None:
         """SIGSTOP: for about a session, or for so long that others have taken over and gone on when it wakes."""

@@ -128,6 +128,13 @@ class SimulatedMember:
         ending = on.End(int(DRAIN_S * 1000), "told to", leave_static=True)
         self.world.loop.call_soon(self.feed, ending, context=self.process.context)
 
+    def terminate(self) -> None:
+        """The pod is deleted. Called from outside of the process."""
+        if isinstance(self.app, DeliveryShell):
+            self.world.loop.call_soon(self.process.spawn, self.app.terminate(), context=self.process.context)
+        else:
+            self.leave()
+
     def rejoin(self) -> None:
         """Rejoin with another preferred strategy."""
         self._versions += 1

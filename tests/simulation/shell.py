@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 LEAVE_S = 2.0
+# Of a pod that is deleted: the drain, and what passes until the application has ended and until the sidecar is told to end.
+DRAIN_S, GOODBYE_S, END_S = 4.0, 0.3, 1.5
 # What a timer and a turn take.
 LATE_S = 0.3
 
@@ -52,6 +54,7 @@ class DeliveryShell:
         # A commit of this partition got no answer, or a refusal.
         self._in_doubt: set[Partition] = set()
         self._losses = 0
+        self._drained = asyncio.Event()
 
     def _config(self) -> DeliveryConfig:
         plan = self.plan
@@ -82,6 +85,17 @@ class DeliveryShell:
         self.member.process.spawn(self.working_application.run())
         while not self.member.has_ended:
             await asyncio.sleep(1)
+
+    async def terminate(self) -> None:
+        """The pod is deleted: drain, let the application say goodbye, then end the member."""
+        chance = self.world.chance
+        is_dynamic = self.member.instance is None
+        self.feed(on.Drain(self._now_ms() + int(DRAIN_S * 1000), leaves_group=is_dynamic))
+        await self._drained.wait()
+        await asyncio.sleep(chance.uniform(0, GOODBYE_S))
+        self.working_application.say_goodbye()
+        await asyncio.sleep(chance.uniform(0, END_S))
+        self.member.feed(to.End(int(DRAIN_S * 1000), "told to", leave_static=True))
 
     # From the member.
 
@@ -189,6 +203,15 @@ class DeliveryShell:
                 self._ask_engine(action)
             case do.FetchCommitted() | do.Commit() | do.ReleasePartitions() | do.Leave() | do.Rejoin():
                 self._ask_member(action)
+            case do.AssignmentEvent() | do.Deliver() | do.Refuse():
+                self._send_to_application(action)
+            case do.Drained():
+                self._drained.set()
+            case do.Settled() | do.Problem() | do.Answer():
+                pass
+
+    def _send_to_application(self, action: do.AssignmentEvent | do.Deliver | do.Refuse) -> None:
+        match action:
             case do.AssignmentEvent():
                 if self.working_application.is_attached:
                     self.working_application.notify(action)
@@ -196,8 +219,6 @@ class DeliveryShell:
                 self.working_application.deliver(action)
             case do.Refuse():
                 self.working_application.refuse(action)
-            case do.Settled() | do.Problem() | do.Drained() | do.Answer():
-                pass
 
     def _ask_member(
         self, action: do.FetchCommitted | do.Commit | do.ReleasePartitions | do.Leave | do.Rejoin

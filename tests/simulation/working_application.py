@@ -63,15 +63,16 @@ class WorkingApplication:
         self._current: dict[Partition, int] = {}
         self._lies: set[tuple[int, int]] = set()
         self.is_attached = False
+        self._said_goodbye = False
 
     async def run(self) -> None:
-        """Be there, and from time to time crash and come back."""
+        """Be there, and from time to time crash and come back, until it has said goodbye."""
         chance, plan = self._world.chance, self._shell.plan
-        while True:
+        while not self._said_goodbye:
             await asyncio.sleep(chance.uniform(0, 0.5))
             self._attach()
             await asyncio.sleep(chance.expovariate(1 / (plan.crash_every_s or NEVER_S)))
-            if self._world.calm:
+            if self._world.calm or self._said_goodbye:
                 return
             self.crash()
             await asyncio.sleep(chance.uniform(0, COMES_BACK_WITHIN_S))
@@ -86,11 +87,20 @@ class WorkingApplication:
     def crash(self) -> None:
         """Forget all records in flight; no verdict on them follows."""
         self._world.situations.met["an application crashes with records in its hands"] += bool(self._held)
+        self._detach(clean=False)
+
+    def say_goodbye(self) -> None:
+        """End in good order, and do not come back."""
+        self._said_goodbye = True
+        if self.is_attached:
+            self._detach(clean=True)
+
+    def _detach(self, *, clean: bool) -> None:
         self.is_attached = False
         self._held.clear()
         self._books.clear()
         self._mine.clear()
-        self._shell.feed(on.Detached(self._session, clean=False))
+        self._shell.feed(on.Detached(self._session, clean=clean))
 
     def _grant(self, records: int) -> None:
         self._credit += records

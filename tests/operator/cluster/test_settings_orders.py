@@ -1,7 +1,7 @@
 """Settings reach each sidecar once, and what a sidecar refuses is known until it accepts, leaves, or the settings change."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
@@ -33,6 +33,8 @@ class Sidecars(Fleet):
         # Of SUSPEND and RESUME, by the pod.
         self.suspensions: list[tuple[str, str]] = []
         self.resetting: set[Key] = set()
+        # Called while settings are under way.
+        self.before_answer: Callable[[], None] = lambda: None
 
     @property
     @override
@@ -45,6 +47,7 @@ class Sidecars(Fleet):
             self.suspensions.append((sidecar.pod, str(order.WhichOneof("order"))))
             return pb.OrderAnswer(order_id=1)
         self.sent.append(sidecar.pod)
+        self.before_answer()
         error = self.errors.get(sidecar.pod, "")
         return pb.OrderAnswer() if error is None else pb.OrderAnswer(order_id=1, error=error)
 
@@ -76,6 +79,18 @@ def test_a_sidecar_gets_them_again_on_a_new_stream() -> None:
     orders.opened(pod("b"))
     asyncio.run(orders.send())
     assert sorted(fleet.sent) == ["a", "b", "b"]
+
+
+def test_an_answer_of_the_process_before_does_not_count_for_the_one_that_has_opened_a_stream_since() -> None:
+    fleet = Sidecars(pod("a"))
+    orders = orders_of(fleet)
+    orders.configure(KEY, RANGE, HASH)
+    fleet.before_answer = lambda: orders.opened(pod("a"))
+    asyncio.run(orders.send())
+    fleet.before_answer = lambda: None
+    asyncio.run(orders.send())
+    asyncio.run(orders.send())
+    assert fleet.sent == ["a", "a"]
 
 
 def test_a_refusal_is_known_until_the_settings_change_and_is_not_provoked_again() -> None:

@@ -69,7 +69,8 @@ class Operator:
             lambda: time.time_ns() // 1_000_000,
         )
         self.groups.add(KEY, watched_of(parse_spec(spec), topic, access))
-        self.fleet = FleetServer(FleetCallbacks(self._authenticate, self._on_report), order_ids(100))
+        callbacks = FleetCallbacks(self._authenticate, self._on_report, on_opened=self._on_opened)
+        self.fleet = FleetServer(callbacks, order_ids(100))
         self.orders = SettingsOrders(self.fleet, lambda text: None, self._is_resetting)
         self.begin_life()
         self.reconcile()
@@ -169,6 +170,9 @@ class Operator:
 
     async def _authenticate(self, token: str) -> Principal:
         return Principal(SidecarRef("shop", token), self.topic, token, "shop/orders")
+
+    def _on_opened(self, principal: Principal) -> None:
+        self.orders.opened(principal)
 
     def _on_report(self, principal: Principal, report: pb.SidecarReport) -> None:
         self.groups.add_report(key_of(principal), report)

@@ -79,6 +79,8 @@ class SettingsOrders:
         self._wanted: dict[Key, Wanted] = {}
         # Of connected sidecars: the settings that they answered, and the hash that they report.
         self._answered: dict[Pod, str] = {}
+        # Sidecars that have settings to answer, each on the stream that it has now.
+        self._asked: set[Pod] = set()
         # Of connected sidecars whose last answer was an error.
         self._refused: dict[Pod, RefusedSettings] = {}
         self._started_with: dict[Pod, str] = {}
@@ -101,7 +103,9 @@ class SettingsOrders:
 
     def opened(self, principal: Principal) -> None:
         """Send the settings again on a new stream: a container that has restarted begins with its file, which may be older."""
-        self._answered.pop((principal.sidecar, principal.uid), None)
+        pod = principal.sidecar, principal.uid
+        self._answered.pop(pod, None)
+        self._asked.discard(pod)
 
     def refusals(self, key: Key) -> Mapping[str, str]:
         """Return why connected sidecars of a group refuse its present settings, by the name of the pod."""
@@ -160,10 +164,13 @@ class SettingsOrders:
     async def _configure(self, principal: Principal, wanted: Wanted) -> None:
         settings = Parse(wanted.settings, GroupSettings())
         order = pb.SidecarOrder(configure=pb.Configure(settings=settings))
-        answer = await self._fleet.order(principal.sidecar, order, ANSWER_S)
-        if not answer.order_id:
-            return
         pod = principal.sidecar, principal.uid
+        self._asked.add(pod)
+        answer = await self._fleet.order(principal.sidecar, order, ANSWER_S)
+        is_of_this_stream = pod in self._asked
+        self._asked.discard(pod)
+        if not answer.order_id or not is_of_this_stream:
+            return
         self._answered[pod] = wanted.settings
         self._refused.pop(pod, None)
         if answer.error:

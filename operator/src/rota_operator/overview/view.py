@@ -1,5 +1,6 @@
 """Snapshot of all groups and workloads, as page and table show it. None means unknown."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -122,6 +123,23 @@ class ReplicaView:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleDecisionView:
+    """Decision of the autoscaler."""
+
+    at_ms: int
+    # Number of replicas before, and the number that was decided; the same if nothing is to change.
+    before: int
+    replicas: int
+    # A programmatic identifier, in CamelCase.
+    reason: str
+    explanation: str
+    # True if the decision is only reported.
+    dry_run: bool
+    # What the decision rests on, by name; with them it can be made again.
+    inputs: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadView:
     """State of one workload."""
 
@@ -133,6 +151,8 @@ class WorkloadView:
     running: int
     restarts: int
     replicas: tuple[ReplicaView, ...]
+    # The last decisions of the autoscaler, newest first; none if it does not scale the workload.
+    decisions: tuple[ScaleDecisionView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

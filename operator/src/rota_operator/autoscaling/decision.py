@@ -1,0 +1,234 @@
+"""
+Decides the number of replicas of a group from its inputs, with a reason and a sentence for people.
+
+`decide(history, spec)` is `judge(summarize(history, spec), spec)`: the same inputs give the same decision again.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rota_operator.autoscaling.history import History
+from rota_operator.autoscaling.inputs import Inputs, Knowledge, summarize
+from rota_operator.autoscaling.replica_counts import Bounds, bounds_of, fit
+from rota_operator.spec.workload import Autoscaling
+
+# Assumed duration of a rebalance while none was measured.
+PAUSE_DEFAULT_MS = 3_000
+# More replicas than this are never needed; a service rate near 0 would ask for more than a number holds.
+NEED_MAX = 1_000_000_000
+# Rounding errors of a quotient do not ask for a further replica.
+ROUNDING = 1e-9
+
+
+class Reason(StrEnum):
+    """Reason of a decision."""
+
+    # Changes.
+    LOAD_ABOVE_TARGET = "LoadAboveTarget"
+    LAG_ABOVE_TARGET = "LagAboveTarget"
+    LOAD_BELOW_TARGET = "LoadBelowTarget"
+    OUT_OF_BOUNDS = "OutOfBounds"
+    FALLBACK = "Fallback"
+    # No change.
+    WITHIN_TARGET = "WithinTarget"
+    METRICS_UNKNOWN = "MetricsUnknown"
+    SERVICE_RATE_UNKNOWN = "ServiceRateUnknown"
+    NO_PARTITIONS = "NoPartitions"
+    REBALANCING = "Rebalancing"
+    SUSPENDED = "Suspended"
+    FEW_SAMPLES = "FewSamples"
+    CHANGE_INTERVAL = "ChangeInterval"
+    STABILIZING = "Stabilizing"
+    REPLICAS_PENDING = "ReplicasPending"
+    PAUSE_ABOVE_GAIN = "PauseAboveGain"
+    INEFFECTIVE_CHANGE = "IneffectiveChange"
+    HOT_PARTITIONS = "HotPartitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A number of replicas. Invariant: it differs from `inputs.replicas` if and only if they are to be changed."""
+
+    replicas: int
+    reason: Reason
+    explanation: str
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Numbers of replicas that the load asks for, aligned and within the bounds."""
+
+    now: int
+    # Of the highest load within minChangeIntervalSeconds; the number is not reduced below it.
+    peak: int
+    # The number before it is aligned and bounded.
+    exact: int
+
+
+def decide(history: History, spec: Autoscaling) -> Decision | None:
+    """Decide by the latest sample; None without any."""
+    inputs = summarize(history, spec)
+    return None if inputs is None else judge(inputs, spec)
+
+
+def judge(inputs: Inputs, spec: Autoscaling) -> Decision:
+    """Decide by the inputs alone."""
+    match inputs.knowledge:
+        case Knowledge.REBALANCING:
+            return _hold(inputs, Reason.REBALANCING, "the group rebalances, or has just done so")
+        case Knowledge.SUSPENDED:
+            return _hold(inputs, Reason.SUSPENDED, "the members are suspended, so the backlog says nothing")
+        case Knowledge.UNKNOWN:
+            return _without_metrics(inputs, spec)
+        case Knowledge.FEW_SAMPLES:
+            text = f"{inputs.good_samples} samples since the observation began or the group rebalanced; more are needed"
+            return _hold(inputs, Reason.FEW_SAMPLES, text)
+        case Knowledge.GOOD:
+            return _by_load(inputs, spec)
+
+
+def _without_metrics(inputs: Inputs, spec: Autoscaling) -> Decision:
+    """Hold; from failureThreshold bad samples on, apply the fallback."""
+    threshold, fallback = spec.fallback.failure_threshold, spec.fallback.replicas
+    text = f"{inputs.problem} ({inputs.bad_samples} samples in a row)"
+    if fallback is None or inputs.bad_samples < threshold:
+        return _hold(inputs, Reason.METRICS_UNKNOWN, text)
+    replicas = Bounds(spec.min_replica_count, spec.max_replica_count).clamp(fallback)
+    if inputs.partitions:
+        replicas = bounds_of(spec, inputs.partitions).clamp(fallback)
+    if replicas == inputs.replicas:
+        return _hold(inputs, Reason.FALLBACK, f"{text}: replicas by the fallback: {replicas}")
+    return _change(inputs, spec, replicas, Reason.FALLBACK, f"{text}: replicas by the fallback: {replicas}")
+
+
+def _by_load(inputs: Inputs, spec: Autoscaling) -> Decision:
+    if not inputs.partitions:
+        return _hold(inputs, Reason.NO_PARTITIONS, "the group's topics have no partitions")
+    need = _need(inputs, spec, inputs.partitions)
+    if need is None:
+        text = f"{_load(inputs)}; no replica was busy yet, so it is unknown how many records one processes"
+        return _hold(inputs, Reason.SERVICE_RATE_UNKNOWN, text)
+    if need.now > inputs.replicas:
+        return _grow(inputs, spec, need)
+    if max(need.now, need.peak) < inputs.replicas:
+        return _shrink(inputs, spec, need, inputs.partitions)
+    return _steady(inputs, need)
+
+
+def _need(inputs: Inputs, spec: Autoscaling, partitions: int) -> _Need | None:
+    """ceil((arrival rate + backlog / catchUpSeconds) / (service rate * targetUtilization)); None: the service rate is unknown."""
+    demand, peak = inputs.demand or 0.0, inputs.peak_demand or 0.0
+    if inputs.service_rate is None and max(demand, peak) > 0:
+        if inputs.replicas:
+            return None
+        # Nothing is measured without a replica: begin with one.
+        one = fit(1, partitions, spec)
+        return _Need(one, one, 1)
+    exact = _replicas(demand, inputs.service_rate, spec)
+    return _Need(
+        now=fit(exact, partitions, spec),
+        peak=fit(_replicas(peak, inputs.service_rate, spec), partitions, spec),
+        exact=exact,
+    )
+
+
+def _replicas(demand: float, service_rate: float | None, spec: Autoscaling) -> int:
+    if demand <= 0:
+        return 0
+    capacity = (service_rate or 0.0) * spec.target_utilization
+    if demand >= capacity * NEED_MAX:
+        return NEED_MAX
+    return max(1, math.ceil(demand / capacity - ROUNDING))
+
+
+def _grow(inputs: Inputs, spec: Autoscaling, need: _Need) -> Decision:
+    text = f"{_load(inputs)}: replicas needed: {need.now}"
+    if inputs.members is not None and inputs.members < inputs.replicas:
+        pending = inputs.replicas - inputs.members
+        return _hold(
+            inputs, Reason.REPLICAS_PENDING, f"{text}; {pending} of {inputs.replicas} have not joined"
+        )
+    target = need.now
+    bound = inputs.ineffective_replicas
+    if bound is not None and target > bound:
+        target = max(inputs.replicas, bound)
+        text = f"{text}; more than {bound} did not process more before"
+        if target == inputs.replicas:
+            return _hold(inputs, Reason.INEFFECTIVE_CHANGE, text)
+    if _costs_more(inputs, spec, target):
+        pause = _pause_ms(inputs)
+        return _hold(
+            inputs, Reason.PAUSE_ABOVE_GAIN, f"{text}; a pause of {pause} ms would cost more than they win"
+        )
+    is_bound = need.exact <= inputs.replicas
+    reason = Reason.LAG_ABOVE_TARGET if inputs.is_late else Reason.LOAD_ABOVE_TARGET
+    return _change(inputs, spec, target, Reason.OUT_OF_BOUNDS if is_bound else reason, text)
+
+
+def _costs_more(inputs: Inputs, spec: Autoscaling, target: int) -> bool:
+    """Return whether the replicas win back less within catchUpSeconds than all lose in the pause of the rebalance."""
+    horizon_ms = max(spec.catch_up_seconds, spec.min_change_interval_seconds) * 1000
+    return (target - inputs.replicas) * horizon_ms <= inputs.replicas * _pause_ms(inputs)
+
+
+def _pause_ms(inputs: Inputs) -> int:
+    return PAUSE_DEFAULT_MS if inputs.pause_ms is None else max(0, inputs.pause_ms)
+
+
+def _shrink(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> Decision:
+    target = max(need.now, need.peak)
+    text = f"{_load(inputs)}: replicas needed: {target}"
+    high = bounds_of(spec, partitions).high
+    wait_ms = spec.min_change_interval_seconds * 1000
+    is_short = inputs.observed_ms < wait_ms
+    if is_short or inputs.is_partial or inputs.is_late:
+        if inputs.replicas > high:
+            return _change(inputs, spec, high, Reason.OUT_OF_BOUNDS, f"the maximum is {high}")
+        if inputs.is_partial:
+            return _hold(
+                inputs, Reason.METRICS_UNKNOWN, f"{text}, but the load of some partitions is unknown"
+            )
+        if inputs.is_late:
+            return _hold(inputs, Reason.LAG_ABOVE_TARGET, f"{text}, but the lag is above its target")
+        seconds = inputs.observed_ms // 1000
+        return _hold(inputs, Reason.STABILIZING, f"{text}, but the load was observed for {seconds} s only")
+    return _change(inputs, spec, target, Reason.LOAD_BELOW_TARGET, text)
+
+
+def _steady(inputs: Inputs, need: _Need) -> Decision:
+    if inputs.hot_partitions:
+        names = ", ".join(inputs.hot_partitions)
+        text = (
+            f"{_load(inputs)}; {names}: more load than one replica processes, so further replicas do not help"
+        )
+        return _hold(inputs, Reason.HOT_PARTITIONS, text)
+    if need.now < inputs.replicas:
+        text = f"{_load(inputs)}: replicas needed: {need.now} now, {need.peak} within the last interval"
+        return _hold(inputs, Reason.STABILIZING, text)
+    return _hold(inputs, Reason.WITHIN_TARGET, f"{_load(inputs)}: replicas needed: {need.now}")
+
+
+def _change(inputs: Inputs, spec: Autoscaling, replicas: int, reason: Reason, text: str) -> Decision:
+    """Change the number, unless the last change is too recent."""
+    since_ms, wait_ms = inputs.since_change_ms, spec.min_change_interval_seconds * 1000
+    if since_ms is not None and since_ms < wait_ms:
+        said = f"{text}; the last change was {since_ms // 1000} s ago, minChangeIntervalSeconds is {wait_ms // 1000}"
+        return _hold(inputs, Reason.CHANGE_INTERVAL, said)
+    return Decision(replicas, reason, text, inputs)
+
+
+def _hold(inputs: Inputs, reason: Reason, text: str) -> Decision:
+    return Decision(inputs.replicas, reason, text, inputs)
+
+
+def _load(inputs: Inputs) -> str:
+    arrival = "unknown" if inputs.arrival_rate is None else f"{inputs.arrival_rate:,.1f}"
+    backlog = "unknown" if inputs.backlog is None else f"{inputs.backlog:,}"
+    said = f"{arrival} records/s arrive, {backlog} are uncommitted"
+    if inputs.is_late and inputs.lag_seconds is not None:
+        said += f", the oldest for {inputs.lag_seconds:,.0f} s"
+    if inputs.service_rate is not None:
+        said += f", a busy replica processes {inputs.service_rate:,.1f}/s"
+    return said

@@ -1,0 +1,186 @@
+"""
+Memory of the autoscaler about one group: recent samples, the last change, changes that did not help.
+
+A value: each `with_` method returns the history after one more observation. Bounded; what a restart loses is only the time until
+enough samples are there again, apart from the last change and the ineffective ones.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from rota_operator.autoscaling.samples import GroupActivity, Sample, problem_of
+from rota_operator.spec.workload import Autoscaling
+
+SAMPLES_MAX = 360
+INEFFECTIVE_MAX = 5
+# Samples of a rate, at most.
+GOOD_SAMPLES = 3
+# Busy time from which a service rate can be told.
+BUSY_SECONDS_MIN = 0.1
+# Samples over which the service rate is taken.
+RATE_SAMPLES = 12
+# After a rebalance, rates and lag are still those of the pause for this long.
+SETTLE_MS = 5_000
+# A longer time without a sample, in polling intervals, makes the earlier samples outdated.
+GAP_INTERVALS = 6
+# A change that did not help is not repeated for this long.
+INEFFECTIVE_MS = 1_800_000
+# Share of the processing rate expected of the added replicas, below which a change did not help.
+EFFECTIVE_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of the number of replicas by the autoscaler."""
+
+    at_ms: int
+    before: int
+    after: int
+    # Records per second that the group processed before; None: unknown.
+    done_rate: float | None
+    backlog: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IneffectiveChange:
+    """More replicas that did not process more: something else is the limit."""
+
+    at_ms: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A sample, and what it is worth beside the one before it."""
+
+    sample: Sample
+    # What is wrong with it; empty if nothing is.
+    problem: str
+    # No rebalance disturbs it.
+    is_settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """
+    Invariant: at most SAMPLES_MAX samples, by rising time, without a gap of more than GAP_INTERVALS polling intervals.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    # Begin of the uninterrupted observation.
+    since_ms: int | None = None
+    change: Change | None = None
+    # True once the effect of `change` was judged, or if there is nothing to judge.
+    is_judged: bool = True
+    ineffective: tuple[IneffectiveChange, ...] = ()
+    # Records per second of a replica that is busy, as last known.
+    service_rate: float | None = None
+
+    def with_sample(self, sample: Sample, spec: Autoscaling) -> "History":
+        """Add a sample. One of the same time as the last is ignored; a clock that was set back begins the observation anew."""
+        last = self.observations[-1].sample if self.observations else None
+        if last is not None and sample.at_ms == last.at_ms:
+            return self
+        kept, since_ms, change = self.observations, self.since_ms, self.change
+        is_back = last is not None and sample.at_ms < last.at_ms
+        if (
+            is_back
+            or last is None
+            or sample.at_ms - last.at_ms > GAP_INTERVALS * spec.polling_interval * 1000
+        ):
+            kept, since_ms, last = (), sample.at_ms, None
+        if change is not None and change.at_ms > sample.at_ms:
+            change = replace(change, at_ms=sample.at_ms)
+        ineffective = tuple(
+            replace(each, at_ms=min(each.at_ms, sample.at_ms))
+            for each in self.ineffective
+            if sample.at_ms - each.at_ms < INEFFECTIVE_MS
+        )
+        added = Observation(sample, problem_after(sample, last), is_settled(sample, last))
+        grown = replace(
+            self,
+            observations=(*kept, added)[-SAMPLES_MAX:],
+            since_ms=since_ms,
+            change=change,
+            ineffective=ineffective,
+        )
+        return grown._with_service_rate()._with_judgement()
+
+    def with_change(self, at_ms: int, before: int, after: int) -> "History":
+        """Record that the number of replicas was changed by a decision on this history."""
+        good = self.good_samples()
+        change = Change(at_ms, before, after, self._done_rate(good), good[-1].backlog if good else None)
+        return replace(self, change=change, is_judged=after <= before)
+
+    def good_samples(self) -> tuple[Sample, ...]:
+        """Return the last samples since a rebalance settled that say something about the load: at most RATE_SAMPLES, oldest first."""
+        found: list[Sample] = []
+        for each in reversed(self.observations):
+            if not each.is_settled or len(found) == RATE_SAMPLES:
+                break
+            if not each.problem:
+                found.append(each.sample)
+        return tuple(reversed(found))
+
+    def bad_count(self) -> int:
+        """Return the number of the latest samples, one after the other, that say nothing about the load."""
+        bad = takewhile(lambda each: bool(each.problem), reversed(self.observations))
+        return sum(1 for _ in bad)
+
+    @staticmethod
+    def _done_rate(samples: tuple[Sample, ...]) -> float | None:
+        """Records per second that the group processed, over the last samples."""
+        latest = samples[-GOOD_SAMPLES - 1 :]
+        if len(latest) < 2:
+            return None
+        return sum(each.done for each in latest[1:]) * 1000 / (latest[-1].at_ms - latest[0].at_ms)
+
+    def _with_service_rate(self) -> "History":
+        good = [each for each in self.good_samples()[-RATE_SAMPLES:] if each.activity is GroupActivity.STABLE]
+        busy, done = sum(each.busy_seconds for each in good), sum(each.done for each in good)
+        if busy < BUSY_SECONDS_MIN or not done:
+            return self
+        return replace(self, service_rate=done / busy)
+
+    def _with_judgement(self) -> "History":
+        """Judge the last change once there are enough samples after it: growth that processes no more did not help."""
+        change = self.change
+        if self.is_judged or change is None:
+            return self
+        good = tuple(each for each in self.good_samples() if each.at_ms > change.at_ms)
+        # The first one's counts begin before the group had settled.
+        if len(good) <= GOOD_SAMPLES or good[-1].replicas != change.after:
+            return self
+        judged = replace(self, is_judged=True)
+        after, backlog = self._done_rate(good), good[-1].backlog
+        if change.done_rate is None or after is None or not change.before or backlog is None:
+            return judged
+        expected = change.done_rate * (1 + EFFECTIVE_SHARE * (change.after / change.before - 1))
+        is_waiting = backlog > 0 and backlog >= (change.backlog or 0)
+        if after >= expected or not is_waiting:
+            return judged
+        noted = IneffectiveChange(good[-1].at_ms, change.before, change.after)
+        return replace(judged, ineffective=(*self.ineffective, noted)[-INEFFECTIVE_MAX:])
+
+
+def is_settled(sample: Sample, before: Sample | None) -> bool:
+    """Return whether no rebalance disturbs the sample; one of which the state is unknown disturbs nothing by itself."""
+    if sample.activity is GroupActivity.UNKNOWN:
+        return True
+    if sample.activity is GroupActivity.REBALANCING:
+        return False
+    if sample.rebalanced_ms is not None and sample.at_ms - sample.rebalanced_ms < SETTLE_MS:
+        return False
+    known = before is not None and before.activity is not GroupActivity.UNKNOWN
+    return not known or before is None or sample.generation == before.generation
+
+
+def problem_after(sample: Sample, before: Sample | None) -> str:
+    """Return what is wrong with a sample, by itself or beside the one before it."""
+    if found := problem_of(sample):
+        return found
+    if before is None or before.generation is None or sample.generation is None:
+        return ""
+    is_older = sample.generation < before.generation
+    return f"generation {sample.generation} is older than {before.generation}" if is_older else ""

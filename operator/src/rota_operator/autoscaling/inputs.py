@@ -1,0 +1,167 @@
+"""Sums a history up as the inputs of one decision: flat and small, so that a decision can be written down and judged again."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+
+from rota_operator.autoscaling.history import GOOD_SAMPLES, History
+from rota_operator.autoscaling.samples import GroupActivity, Sample
+from rota_operator.spec.workload import Autoscaling
+
+HOT_SHOWN = 5
+
+
+class Knowledge(StrEnum):
+    """State of what is known about the group's load."""
+
+    GOOD = "Good"
+    # The latest sample says nothing about the load.
+    UNKNOWN = "Unknown"
+    REBALANCING = "Rebalancing"
+    SUSPENDED = "Suspended"
+    # Not enough samples since the last rebalance, or since the observation began.
+    FEW_SAMPLES = "FewSamples"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Inputs of one decision. Rates are in records per second; None is unknown."""
+
+    at_ms: int
+    knowledge: Knowledge
+    # What is wrong with the latest sample; empty if nothing is.
+    problem: str
+    replicas: int
+    members: int | None
+    partitions: int | None
+    good_samples: int
+    # Bad samples in a row, up to the latest.
+    bad_samples: int
+    arrival_rate: float | None
+    backlog: int | None
+    lag_seconds: float | None
+    # Rate at which the backlog is to be processed beside the arriving records, averaged over the last samples.
+    demand: float | None
+    # The highest demand of a sample within minChangeIntervalSeconds.
+    peak_demand: float | None
+    # Of one replica while it is busy.
+    service_rate: float | None
+    # Unknown partitions are missing in the demand.
+    is_partial: bool
+    # The oldest uncommitted record is older than lagSecondsTarget.
+    is_late: bool
+    # Partitions that have more load than one replica processes: more replicas do not help them.
+    hot_partitions: tuple[str, ...]
+    # Expected duration of a rebalance; None: none was measured.
+    pause_ms: int | None
+    since_change_ms: int | None
+    observed_ms: int
+    # More replicas than this number did not help; None: no such change is known.
+    ineffective_replicas: int | None
+
+
+def summarize(history: History, spec: Autoscaling) -> Inputs | None:
+    """Return the inputs of a decision; None without any sample."""
+    if not history.observations:
+        return None
+    latest = history.observations[-1].sample
+    good = history.good_samples()
+    rate = _service_rate(history.service_rate, latest)
+    recent = good[-GOOD_SAMPLES:]
+    peaks = _recent(history, latest.at_ms - spec.min_change_interval_seconds * 1000)
+    change = history.change
+    return Inputs(
+        at_ms=latest.at_ms,
+        knowledge=_knowledge(history, len(good), spec),
+        problem=history.observations[-1].problem,
+        replicas=latest.replicas,
+        members=latest.members,
+        partitions=latest.partitions,
+        good_samples=len(good),
+        bad_samples=history.bad_count(),
+        arrival_rate=_mean([each.arrival_rate for each in recent if each.arrival_rate is not None]),
+        backlog=latest.backlog,
+        lag_seconds=latest.lag_seconds,
+        demand=_mean([demand_of(each, rate, spec) for each in recent]),
+        peak_demand=max((demand_of(each, rate, spec) for each in (*peaks, *recent)), default=None),
+        service_rate=rate,
+        is_partial=any(each.is_partial for each in recent),
+        is_late=_is_late(latest, spec),
+        hot_partitions=_hot(latest, rate, spec),
+        pause_ms=latest.pause_ms,
+        since_change_ms=None if change is None else latest.at_ms - change.at_ms,
+        observed_ms=latest.at_ms - (latest.at_ms if history.since_ms is None else history.since_ms),
+        ineffective_replicas=min((each.before for each in history.ineffective), default=None),
+    )
+
+
+def demand_of(sample: Sample, service_rate: float | None, spec: Autoscaling) -> float:
+    """
+    Return the records per second to process: those that arrive, and the backlog within catchUpSeconds.
+
+    A partition is processed by one replica: load beyond what that replica can take is left out, because more replicas do not help it.
+    """
+    within_s = catch_up_seconds(sample, spec)
+    demand = (sample.arrival_rate or 0.0) + (sample.backlog or 0) / within_s
+    if service_rate is None:
+        return demand
+    capacity = service_rate * spec.target_utilization
+    excess = (max(0.0, each.arrival_rate + each.backlog / within_s - capacity) for each in sample.hottest)
+    return max(0.0, demand - sum(excess))
+
+
+def catch_up_seconds(sample: Sample, spec: Autoscaling) -> int:
+    """Return the time within which the backlog is to be processed: a shorter one while the group is late."""
+    if _is_late(sample, spec):
+        return min(spec.catch_up_seconds, spec.lag_seconds_target)
+    return spec.catch_up_seconds
+
+
+def _is_late(sample: Sample, spec: Autoscaling) -> bool:
+    return sample.lag_seconds is not None and sample.lag_seconds > spec.lag_seconds_target
+
+
+def _knowledge(history: History, good: int, spec: Autoscaling) -> Knowledge:
+    latest = history.observations[-1]
+    if latest.sample.is_suspended:
+        return Knowledge.SUSPENDED
+    if latest.sample.activity is GroupActivity.REBALANCING:
+        return Knowledge.REBALANCING
+    if latest.problem:
+        return Knowledge.UNKNOWN
+    if not latest.is_settled:
+        return Knowledge.REBALANCING
+    return (
+        Knowledge.GOOD
+        if good >= min(GOOD_SAMPLES, spec.fallback.failure_threshold)
+        else Knowledge.FEW_SAMPLES
+    )
+
+
+def _recent(history: History, after_ms: int) -> Sequence[Sample]:
+    """Samples after a time that say something about the load, whether or not the group has rebalanced since."""
+    latest = takewhile(lambda each: each.sample.at_ms > after_ms, reversed(history.observations))
+    return [each.sample for each in latest if each.is_settled and not each.problem]
+
+
+def _service_rate(known: float | None, latest: Sample) -> float | None:
+    """The measured rate, bounded by a rate limit."""
+    limit = latest.service_rate_max
+    if known is None or limit is None or not math.isfinite(limit) or limit <= 0:
+        return known
+    return min(known, limit)
+
+
+def _hot(sample: Sample, service_rate: float | None, spec: Autoscaling) -> tuple[str, ...]:
+    if service_rate is None or sample.partitions == 1:
+        return ()
+    capacity, within_s = service_rate * spec.target_utilization, catch_up_seconds(sample, spec)
+    hot = [each.name for each in sample.hottest if each.arrival_rate + each.backlog / within_s > capacity]
+    # Not a skew if most of the partitions that are looked at have that much: then the group as a whole is overloaded.
+    return tuple(hot[:HOT_SHOWN]) if len(hot) * 2 < len(sample.hottest) else ()
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -98,19 +98,30 @@ def test_what_keeps_members_from_reading_is_known_by_group(
         LocalRunner(page).problems(5)
 
 
+DECISION = {
+    "at_ms": 5_000, "before": 2, "replicas": 4, "reason": "LoadAboveTarget",
+    "explanation": "40.0 records/s arrive", "dry_run": True, "inputs": {},
+}  # fmt: skip
+
+
 def test_doctor_and_explain_name_what_the_sidecars_of_rota_up_report(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     members = [{"name": "one-0", "problems": ["dead-letter topic dlq does not exist: create it"]}]
     groups = [{"group_id": "shop", "members": members}]
-    monkeypatch.setattr(Runner, "answer", json.dumps({"groups": groups}).encode())
+    workloads = [{"group_id": group, "name": "app", "decisions": [DECISION]} for group in ("shop", None)]
+    monkeypatch.setattr(Runner, "answer", json.dumps({"groups": groups, "workloads": workloads}).encode())
     assert list(_fleet(Connection(HERE, ""))) == []
     (tmp_path / ".rota").mkdir()
     (tmp_path / ".rota/address").write_text(f"{HERE}\n")
     (tmp_path / ".rota/page").write_text(f"{page}\n")
     (check,) = _fleet(Connection(HERE, ""))
-    (remark,) = _reported(Connection(HERE, ""), "shop")
+    remark, scaling = _reported(Connection(HERE, ""), "shop")
+    assert scaling.about == "scaling"
+    assert (
+        scaling.message == "00:00:05Z app (dry run): 2 to 4 replicas, LoadAboveTarget: 40.0 records/s arrive"
+    )
     assert remark.message == "one-0 reports: dead-letter topic dlq does not exist: create it"
     assert _reported(Connection(HERE, ""), "other") == []
     assert check.status is CheckStatus.WARNING

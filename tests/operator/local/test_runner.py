@@ -288,11 +288,13 @@ def test_wrong_manifests_are_said_and_nothing_is_started(laptop: Laptop) -> None
 def test_what_is_not_supported_yet_is_refused(laptop: Laptop) -> None:
     file = laptop.folder / "orders.yaml"
     file.write_text(
-        file.read_text().replace("  replicas: 3\n", "  replicas: 3\n  autoscaling: {enabled: true}\n")
+        file.read_text().replace(
+            "  replicas: 3\n", "  replicas: 3\n  monitoring: {alerts: {lagSeconds: 7}}\n"
+        )
     )
     done = run("-f", str(file), f"--home={laptop.home}")
     assert done.returncode == 1
-    assert done.stderr == f"{file}:8: spec.autoscaling.enabled is not supported yet; remove it\n"
+    assert done.stderr == f"{file}:8: spec.monitoring.alerts.lagSeconds is not supported yet; remove it\n"
 
 
 def test_who_asks_for_rotas_coordinator_has_no_brokers_stand_for_it(laptop: Laptop) -> None:

@@ -22,6 +22,7 @@ from rota_operator.overview.view import (
     MemberView,
     PartitionView,
     ReplicaView,
+    ScaleDecisionView,
     View,
     WorkloadView,
 )
@@ -46,7 +47,12 @@ def group(
     )  # fmt: skip
 
 
-def lines(found: GroupView, height: int = 50, said: Sequence[str] = ()) -> list[str]:
+def lines(
+    found: GroupView,
+    height: int = 50,
+    said: Sequence[str] = (),
+    decisions: Sequence[ScaleDecisionView] = (),
+) -> list[str]:
     """As they stand in a terminal of that height."""
     own = WorkloadView(
         "shop",
@@ -57,6 +63,7 @@ def lines(found: GroupView, height: int = 50, said: Sequence[str] = ()) -> list[
         2,
         1,
         (ReplicaView("orders-0", "Running", "Running", 7),),
+        tuple(decisions),
     )
     other = WorkloadView("shop", "shop", "Deployment", None, 1, 1, 0, ())
     console = Console(file=io.StringIO(), width=130)
@@ -75,6 +82,15 @@ def test_members_have_their_partitions_and_what_is_unknown_is_no_number() -> Non
         line.endswith(" generation 4: orders-0 joined, paused 294 ms, 2 partitions moved") for line in found
     )
     assert found[-1] == "shop: 1 of 1 replicas"
+
+
+def test_the_last_decision_of_the_autoscaler_stands_below_the_title() -> None:
+    grown = ScaleDecisionView(0, 3, 6, "LoadAboveTarget", "load", dry_run=False, inputs={})
+    held = ScaleDecisionView(0, 3, 3, "Rebalancing", "the group rebalances", dry_run=True, inputs={})
+    assert lines(group(), decisions=[grown, held])[2] == "autoscaling: 3 → 6 replicas, LoadAboveTarget: load"
+    assert lines(group(), decisions=[held])[2] == (
+        "autoscaling (dry run): 3 replicas, Rebalancing: the group rebalances"
+    )
 
 
 def test_what_keeps_a_member_from_reading_stands_below_the_members() -> None:

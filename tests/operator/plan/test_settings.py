@@ -47,16 +47,6 @@ OTHERS: Mapping[Path, Any] = {
     ("delivery", "rateLimit", "max"): 100,
     ("sidecar", "imagePullPolicy"): "Never",
     ("sidecar", "imagePullSecrets"): ["other"],
-    ("autoscaling", "minReplicaCount"): 2,
-    ("autoscaling", "maxReplicaCount"): 3,
-    ("autoscaling", "pollingInterval"): 11,
-    ("autoscaling", "minChangeIntervalSeconds"): 11,
-    ("autoscaling", "lagSecondsTarget"): 11,
-    ("autoscaling", "catchUpSeconds"): 11,
-    ("autoscaling", "targetUtilization"): 0.5,
-    ("autoscaling", "partitionAlignment"): "even",
-    ("autoscaling", "dryRun"): True,
-    ("autoscaling", "fallback", "failureThreshold"): 7,
     ("spark", "apiVersion"): "spark.apache.org/v1",
     ("spark", "partitionsPerApplication"): 7,
     ("podDisruptionBudget", "maxUnavailable"): 2,
@@ -70,6 +60,8 @@ OF_THE_RUNNER = {
     ("groupId",), ("replicas",), ("scaleTargetRef", "apiVersion"), ("scaleTargetRef", "kind"), ("scaleTargetRef", "name"),
     ("sidecar", "container"),
 }  # fmt: skip
+# Decided by the runner's autoscaler: tests/operator/autoscaling.
+AUTOSCALING = "autoscaling"
 # A reset is orders to sidecars: tests/operator/local/test_offset_resets.py.
 RESET = ("offsets", "reset")
 # With these another field has to be given.
@@ -79,12 +71,12 @@ NEEDS: Mapping[Path, Spec] = {
     ("coordinatorAddress",): {"coordination": "Rota"},
 }
 # Fields of which one may be given alone.
-OPEN = ("auth", "offsets", "autoscaling", "delivery", "membership", "monitoring", "spark")
+OPEN = ("auth", "offsets", "delivery", "membership", "monitoring", "spark")
 FIELDS = [
     path
     for path in leaves(whole())
     if path not in OF_THE_RUNNER and path not in NEEDS and path != ("spark", "enabled")
-    if path[: len(RESET)] != RESET
+    if path[: len(RESET)] != RESET and path[0] != AUTOSCALING
 ]
 
 

@@ -1,9 +1,10 @@
-"""Client of `rota up` on this machine: its sidecars' problems, its replicas, and offset resets by running members."""
+"""Client of `rota up` on this machine: its sidecars' problems, its replicas, the decisions of its autoscaler, and offset resets by running members."""
 
 import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,19 @@ class LocalRunner:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self.timeout_error(error) from None
 
+    def decisions(self, group: str, within_s: float) -> list[str]:
+        """Return the autoscaler's last decisions about the group's workloads, newest first. Raises Failure."""
+        try:
+            return [
+                _decision_text(str(workload["name"]), decision)
+                for workload in self._state(within_s)["workloads"]
+                if workload["group_id"] == group
+                for decision in workload["decisions"]
+            ]
+        # Another server may listen on this port by now.
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self.timeout_error(error) from None
+
     def reset(self, group: str, offsets: Offsets) -> None:
         """Reset the offsets through the group's running members. Raises Failure."""
         by_topic: dict[str, dict[str, int]] = {}
@@ -85,6 +99,14 @@ def find_local_runner(connection: Connection) -> LocalRunner | None:
     except OSError:
         return None
     return LocalRunner(page) if is_same_address(address, connection.servers) else None
+
+
+def _decision_text(workload: str, decision: dict[str, Any]) -> str:
+    at = datetime.fromtimestamp(decision["at_ms"] / 1000, UTC)
+    before, after = decision["before"], decision["replicas"]
+    number = f"{before} replicas" if before == after else f"{before} to {after} replicas"
+    dry_run = " (dry run)" if decision["dry_run"] else ""
+    return f"{at:%H:%M:%SZ} {workload}{dry_run}: {number}, {decision['reason']}: {decision['explanation']}"
 
 
 def _error_of(answer: bytes) -> str:

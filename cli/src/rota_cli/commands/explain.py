@@ -40,14 +40,16 @@ def print_remarks(remarks: Sequence[Remark], output: OutputFormat) -> None:
 
 
 def _reported(connection: Connection, group: str) -> list[Remark]:
-    """Return what the group's sidecars report, if `rota up` runs them in this folder."""
+    """Return what the group's sidecars report and what its autoscaler decided, if `rota up` runs them in this folder."""
     runner = find_local_runner(connection)
     if runner is None:
         return []
     try:
-        return [Remark("reading", says) for says in runner.problems(connection.timeout_s).get(group, [])]
+        problems = runner.problems(connection.timeout_s).get(group, [])
+        decisions = runner.decisions(group, connection.timeout_s)
     except Failure as failure:
         return [Remark("reading", str(failure), known=False)]
+    return [*(Remark("reading", says) for says in problems), *(Remark("scaling", says) for says in decisions)]
 
 
 def _row(remark: Remark) -> dict[str, object]:

@@ -12,7 +12,7 @@ from rota_operator.overview.description import Description
 from rota_operator.overview.offsets import PartitionOffsets
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.recording import START, Cursor, GroupRecording, RecordingDelta
-from rota_operator.overview.view import EventKind, View, WorkloadView
+from rota_operator.overview.view import EventKind, GroupView, View, WorkloadView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
 # Maximum time between two snapshots: values age without an update.
@@ -39,6 +39,10 @@ class DashboardState:
     def view(self) -> View:
         """Return a snapshot of the current state."""
         return self._overview.view(self._workloads(), self._wall_ms())
+
+    def group(self, group_id: str) -> GroupView | None:
+        """Return a snapshot of one group; None: it is not one of the runner's."""
+        return self._overview.group(group_id, self._workloads(), self._wall_ms())
 
     async def run_recording(self) -> None:
         """Record all groups once a second until cancelled, whether or not a browser shows them."""

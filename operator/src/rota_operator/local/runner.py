@@ -16,6 +16,7 @@ import grpc.aio
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import SidecarRef
 from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
+from rota_operator.local.autoscaler import Autoscaler, AutoscalerPorts
 from rota_operator.local.commands import (
     LocalPaths,
     app_command,
@@ -158,6 +159,13 @@ class Runner:
             timestamp,
         )
         self.reset = self._resets.reset
+        self._autoscalers = [
+            Autoscaler(
+                group, workload, AutoscalerPorts(self.dashboard, self._send_order, self._scale, wall_ms)
+            )
+            for workload in self.workloads
+            if (group := workload.group) is not None and group.spec.autoscaling.enabled
+        ]
 
     async def run(self, stopping: asyncio.Event, displays: Sequence[Display] = ()) -> None:
         """Run until `stopping` is set or a task fails, then stop all processes; re-raises unexpected exceptions."""
@@ -172,7 +180,12 @@ class Runner:
             watches = GroupWatches(self.paths, channel, self.dashboard, self._print_line)
             watching = [
                 asyncio.ensure_future(each)
-                for each in (watches.run(groups), self.dashboard.run_recording(), self._resets.run())
+                for each in (
+                    watches.run(groups),
+                    self.dashboard.run_recording(),
+                    self._resets.run(),
+                    *(each.run() for each in self._autoscalers),
+                )
             ]
             showing = [asyncio.ensure_future(show(self)) for show in displays]
             try:
@@ -222,11 +235,18 @@ class Runner:
         if not 0 <= replicas <= REPLICAS_MAX:
             return f"replicas must be from 0 to {REPLICAS_MAX}; got {replicas}"
         (workload,) = found
+        scaling = None if workload.group is None else workload.group.spec.autoscaling
+        is_scaled = scaling is not None and scaling.enabled and not scaling.dry_run
+        reason = "by request; the next decision of the autoscaler may overrule it" if is_scaled else ""
+        self._scale(workload, replicas, reason)
+        return ""
+
+    def _scale(self, workload: LocalWorkload, replicas: int, reason: str = "") -> None:
         message = f"{workload.short_name} scaled from {workload.wanted} to {replicas} replicas"
+        message += f": {reason}" if reason else ""
         workload.scale(replicas)
         self._print_line(message)
         self.dashboard.record_event(workload.group_id, EventKind.SCALE, message)
-        return ""
 
     @property
     def _has_coordinator(self) -> bool:

@@ -77,7 +77,12 @@ def render(view: View, said: Sequence[str], height: int) -> RenderableType:
     for group in view.groups:
         own = [workload for workload in view.workloads if workload.group_id == group.group_id]
         rows = max(PARTITIONS_SHOWN_MIN, height // len(view.groups) - RESERVED_HEIGHT)
-        parts += [title(group, own), members(group, own), *problems(group)]
+        parts += [
+            title(group, own),
+            *(autoscaling(each) for each in own if each.decisions),
+            members(group, own),
+            *problems(group),
+        ]
         parts += [partitions(group, rows), events(group.history), ""]
     others = [workload for workload in view.workloads if workload.group_id is None]
     if others:
@@ -99,6 +104,18 @@ def title(group: GroupView, workloads: Sequence[WorkloadView]) -> Text:
         f"rebalances {group.rebalances}",
     ]
     return first.append("\n" + ", ".join(sums))
+
+
+def autoscaling(workload: WorkloadView) -> Text:
+    """The autoscaler's last decision, in one line."""
+    last = workload.decisions[0]
+    number = (
+        f"{last.before} replicas"
+        if last.before == last.replicas
+        else f"{last.before} → {last.replicas} replicas"
+    )
+    dry_run = " (dry run)" if last.dry_run else ""
+    return plain_text(f"autoscaling{dry_run}: {number}, {last.reason}: {last.explanation}", SOFT)
 
 
 def members(group: GroupView, workloads: Sequence[WorkloadView]) -> Table:

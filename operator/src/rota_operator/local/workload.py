@@ -1,12 +1,12 @@
 """One running workload: its replicas, their restarts, and its view."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rota_operator.local.commands import policy_of, replica_name
 from rota_operator.local.processes import Command, Processes, ReplicaEvent
 from rota_operator.manifests.resources import ConsumerGroup, Workload
-from rota_operator.overview.view import ReplicaView, WorkloadView
+from rota_operator.overview.view import ReplicaView, ScaleDecisionView, WorkloadView
 from rota_operator.replicas.events import ProcessRole, Restarting
 from rota_operator.replicas.replica_set import NotRunning, ReplicaSet, Running
 
@@ -31,6 +31,8 @@ class LocalWorkload:
             self._desired = group.spec.replicas
         self._restarts: Counter[int] = Counter()
         self._on_event = on_event
+        # The autoscaler's last decisions, newest first.
+        self.decisions: Sequence[ScaleDecisionView] = ()
         self.processes = Processes(ReplicaSet(policy_of(workload, group)), command, self._replica_event)
 
     @property
@@ -42,6 +44,11 @@ class LocalWorkload:
     def short_name(self) -> str:
         """Name without the namespace."""
         return self._workload.name.name
+
+    @property
+    def group(self) -> ConsumerGroup | None:
+        """ConsumerGroup of the workload, if any."""
+        return self._group
 
     @property
     def group_id(self) -> str | None:
@@ -99,6 +106,7 @@ class LocalWorkload:
             ),
             restarts=self._restarts.total(),
             replicas=replicas,
+            decisions=tuple(self.decisions),
         )
 
     def _replica_event(self, event: ReplicaEvent) -> None:

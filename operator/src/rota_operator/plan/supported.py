@@ -26,7 +26,7 @@ class Backend(Enum):
 
 
 UNSUPPORTED_FIELDS: Mapping[Backend, Sequence[Path]] = {
-    Backend.LOCAL: (("auth",), ("autoscaling",), ("spark",), ("monitoring", "alerts")),
+    Backend.LOCAL: (("auth",), ("spark",), ("monitoring", "alerts")),
     Backend.CLUSTER: (("autoscaling",), ("spark",)),
 }
 # Of local processes, each with the reason.

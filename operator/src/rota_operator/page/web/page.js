@@ -210,7 +210,24 @@ function groupSection(group, workloads) {
     element("h3", {}, "Owners, last 15 minutes"), ownership(group, history),
     element("h3", {}, "Members"), members(group, workloads, history), problems(group),
     element("h3", {}, "Partitions"), partitions(group, history),
+    own.map(decisions),
     element("h3", {}, "Events"), events(group));
+}
+
+const OF_DECISIONS = columns(["time"], ["replicas", "number"], ["reason"], ["explanation"]);
+
+// The autoscaler's last decisions; nothing without an autoscaler.
+function decisions(workload) {
+  if (!workload.decisions.length) return null;
+  const name = workload.namespace + "/" + workload.name;
+  const rows = workload.decisions.map((each) => [
+    String(each.at_ms), clock(each.at_ms),
+    each.before === each.replicas ? count(each.before) : count(each.before) + " → " + count(each.replicas),
+    each.reason + (each.dry_run ? " (dry run)" : ""), each.explanation,
+  ]);
+  return element("details", { key: "decisions of " + name },
+    element("summary", {}, "Autoscaling of " + name + ": " + workload.decisions[0].reason),
+    table("of-decisions", "decisions of the autoscaler about " + name, OF_DECISIONS, rows));
 }
 
 const OF_WORKLOADS = columns(["workload"], ["kind"], ["replicas"], ["restarts", "number"]);

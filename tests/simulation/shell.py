@@ -237,7 +237,7 @@ class DeliveryShell:
         if isinstance(action, do.Rejoin):
             self.member.feed(to.Start())
             return
-        self.world.situations.met["a member leaves because its application hangs"] += 1
+        self.world.situations.met["a member leaves because its application hangs"] += not action.is_drained
         self.member.feed(to.End(int(LEAVE_S * 1000), action.reason, final=False))
         self.member.process.spawn(self._stand())
 

@@ -52,6 +52,8 @@ class World(Fleet):
     fails: Callable[[Sent], Answer | None] = lambda sent: None
     # Pods whose instance another process has taken, and the instance.
     fenced: dict[str, str] = field(default_factory=dict)
+    # Pods that drain and have given their instance up, and the instance.
+    given_up: dict[str, str] = field(default_factory=dict)
     # Static members that others were ordered to remove, and what they answer.
     removed: list[str] = field(default_factory=list)
     refuses_removals: str = ""
@@ -102,7 +104,13 @@ class World(Fleet):
     def delete(self, name: str) -> None:
         self.pods[name]["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
 
+    def give_up(self, name: str) -> None:
+        """Delete the pod; it drains, its application says goodbye, and its sidecar ends its membership."""
+        self.delete(name)
+        self.given_up[name] = self.instances.pop(name)
+
     def end(self, name: str) -> None:
+        self.given_up.pop(name, None)
         self.pods.pop(name, None)
         self.online.pop(name, None)
         self.instances.pop(name, None)
@@ -154,6 +162,8 @@ class Operator:
                 report = pb.MemberReport(
                     group_instance_id=self.world.instances.get(name, ""),
                     fenced_instance_id=self.world.fenced.get(name, ""),
+                    given_up_instance_id=self.world.given_up.get(name, ""),
+                    draining=name in self.world.given_up,
                 )
                 self.orders.reported(each, report)
             await asyncio.gather(*await self.orders.look())

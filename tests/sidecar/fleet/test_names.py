@@ -2,13 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.sidecar.fleet.headquarters import serving
-from tests.sidecar.fleet.instances import is_member, named, removes_an_ended_instance, started
+from tests.sidecar.fleet.instances import (
+    gives_an_instance_up,
+    is_member,
+    named,
+    removes_an_ended_instance,
+    started,
+)
+from tests.support.app import App
+from tests.support.app import running as attached
 from tests.support.coordinator import Coordinator
 from tests.support.sidecar import Deliverer
 
@@ -131,6 +140,60 @@ def test_a_member_removes_a_static_one_that_has_ended_without_leaving(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
     asyncio.run(removes_an_ended_instance(tmp_path, f"rota://{coordinator.address}", topic))
+
+
+def test_a_drained_member_gives_its_instance_up_when_its_application_says_goodbye(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    asyncio.run(gives_an_instance_up(tmp_path, f"rota://{coordinator.address}", topic))
+
+
+def test_a_drained_member_keeps_its_instance_while_fleet_is_away(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def run() -> None:
+        async with serving() as fleet:
+            sidecar = sidecar_of(tmp_path, coordinator, topic, fleet.address)
+            await asyncio.to_thread(sidecar.start)
+            await named(fleet, f"{topic}-0")
+        try:
+            await asyncio.to_thread(
+                sidecar.wait_until, lambda: "Fleet is unavailable" in sidecar.process.log.read_text()
+            )
+            with attached(app := App(tmp_path, sidecar.address)):
+                await asyncio.to_thread(app.wait, "assigned")
+                assert (await asyncio.to_thread(sidecar.drain))[0] == HTTPStatus.OK
+                assert await asyncio.to_thread(app.terminate) == 0
+                await asyncio.to_thread(sidecar.wait_until, lambda: sidecar.has_said("detached"))
+                assert is_stable(sidecar, topic), "no pod would be told to succeed it"
+            assert await asyncio.to_thread(sidecar.terminate) == 0
+            assert coordinator.members_of(topic) == 1, "its place waits for the end of the pod"
+            assert (tmp_path / "sidecar-state" / "member.json").exists(), "its membership was not given up"
+        finally:
+            await asyncio.to_thread(sidecar.close)
+
+    asyncio.run(run())
+
+
+def test_a_drained_member_with_a_name_of_its_own_keeps_it_until_it_ends(
+    tmp_path: Path, coordinator: Coordinator, topic: str
+) -> None:
+    async def run() -> None:
+        async with serving() as fleet:
+            own = [f"--group-instance-id={topic}-0"]
+            sidecar = sidecar_of(tmp_path, coordinator, topic, fleet.address, own)
+            async with started(sidecar):
+                await fleet.wait_until(lambda: bool(fleet.reports) and is_member(fleet, f"{topic}-0"))
+                with attached(app := App(tmp_path, sidecar.address)):
+                    await asyncio.to_thread(app.wait, "assigned")
+                    assert (await asyncio.to_thread(sidecar.drain))[0] == HTTPStatus.OK
+                    assert await asyncio.to_thread(app.terminate) == 0
+                    await asyncio.to_thread(sidecar.wait_until, lambda: sidecar.has_said("detached"))
+                    assert await asyncio.to_thread(sidecar.terminate) == 0
+                assert all(each.member.given_up_instance_id == "" for each in fleet.reports)
+                assert (tmp_path / "sidecar-state" / "member.json").exists(), "its next process resumes it"
+
+    asyncio.run(run())
 
 
 def test_an_instance_is_not_removed_without_the_coordinator_nor_by_itself(

@@ -56,6 +56,8 @@ class LastReport(NamedTuple):
     is_draining: bool
     # The instance that another process has taken from it; empty: none.
     fenced: str
+    # The instance that it has given up while it drains, for a successor; empty: none.
+    given_up: str
     at_s: float
 
 
@@ -119,9 +121,10 @@ class InstanceOrders:
             member.group_instance_id,
             member.draining,
             member.fenced_instance_id,
+            member.given_up_instance_id,
             self._clocks.monotonic_s(),
         )
-        if known is None or known[:3] != last[:3]:
+        if known is None or known[:4] != last[:4]:
             self._news.set()
         self._reported[key, holder] = last
 
@@ -248,9 +251,20 @@ class InstanceOrders:
                 and not self._is_member(key, holder, ledger)
             )
             found.append(
-                PodSeen(holder, metadata["creationTimestamp"], is_connected, is_leaving, has_ended or is_lost)
+                PodSeen(
+                    holder,
+                    metadata["creationTimestamp"],
+                    is_connected,
+                    is_leaving,
+                    has_ended or is_lost or self._has_given_up(key, holder, ledger),
+                )
             )
         return found
+
+    def _has_given_up(self, key: Key, holder: Holder, ledger: Ledger) -> bool:
+        """Return whether the pod's sidecar has ended its membership for a successor, before the pod itself ends."""
+        last = self._reported.get((key, holder))
+        return last is not None and bool(last.given_up) and ledger.holders.get(last.given_up) == holder
 
     def _is_silent(self, key: Key, holder: Holder, pool: InstancePool) -> bool:
         """Return whether the pod's sidecar has been silent for longer than its session lasts."""
@@ -281,7 +295,7 @@ class InstanceOrders:
             if (
                 holder in connected
                 and last is not None
-                and name not in (last.instance, last.fenced)
+                and name not in (last.instance, last.fenced, last.given_up)
                 and self._begin(key, holder)
             ):
                 yield self._name(key, connected[holder], name)

@@ -38,7 +38,7 @@ class PodSeen:
     is_connected: bool
     # It has been deleted, and may still run.
     is_leaving: bool = False
-    # Its containers have ended, or its node has been lost for longer than the session timeout.
+    # Its containers have ended, its node has been lost for longer than the session timeout, or its sidecar has given its instance up.
     is_over: bool = False
 
 

@@ -8,7 +8,7 @@ unexpected exception ends the process.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
@@ -76,6 +76,9 @@ class DeliveryDriver(Deliveries):
         self._membership: Membership | None = None
         self._ports: EffectPorts | None = None
         self._runner: EffectRunner | None = None
+        # Return whether a static member's instance is for another pod when it is drained, and end the member within this time in ms.
+        self.may_give_up_instance: Callable[[], bool] = lambda: False
+        self.give_up_instance: Callable[[int], None] = lambda within_ms: None
         self._participation = Participation(self._spawn, lambda: self.post(on.LeftGroup()), leave_timeout_ms)
 
     def connect(self, ports: EffectPorts) -> None:
@@ -159,11 +162,12 @@ class DeliveryDriver(Deliveries):
         """
         Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline.
 
-        With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`.
+        With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`; a static
+        member gives its instance up then, if it may.
         """
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
-        leaves_group = leaves_group and not self._member.member.is_static
+        leaves_group = leaves_group and (not self._member.member.is_static or self.may_give_up_instance())
         self.post(on.Drain(self.now_ms() + within_ms, leaves_group))
         return await drained
 
@@ -289,6 +293,8 @@ class DeliveryDriver(Deliveries):
             case do.ReleasePartitions():
                 if not self._manual_assignment.is_released(action.revocation):
                     self._member.post(member_on.PartitionsReleased(action.revocation))
+            case do.Leave(is_drained=True) if self._member.member.is_static:
+                self._participation.suspend_membership(action.reason, self.give_up_instance)
             case do.Leave():
                 self._participation.suspend_membership(action.reason)
             case do.Rejoin():

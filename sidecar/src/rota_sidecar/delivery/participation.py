@@ -75,11 +75,14 @@ class Participation:
         """Return True if the application subscribes."""
         return self._is_wanted
 
-    def suspend_membership(self, reason: str) -> None:
-        """Leave the group at once, and stay out until `resume_membership`."""
+    def suspend_membership(self, reason: str, give_up_instance: Callable[[int], None] | None = None) -> None:
+        """Leave the group at once, and stay out until `resume_membership`. `give_up_instance` ends a static member for good, within ms."""
         self._is_suspended = True
         if self._is_down:
             self._on_left_group()
+        elif give_up_instance is not None:
+            # Its successor waits for an instance, so `attach_member` reports that it is out of the group.
+            give_up_instance(SUSPEND_TIMEOUT_MS)
         else:
             self._running.post(on.End(SUSPEND_TIMEOUT_MS, reason, final=False))
 

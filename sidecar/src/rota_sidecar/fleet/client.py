@@ -53,10 +53,17 @@ class FleetClient:
         self._report_problem = report_problem
         self._news = asyncio.Event()
         self._said = ""
+        # Connection of the stream; None between two streams.
+        self._channel: grpc.aio.Channel | None = None
 
     def trigger_now(self) -> None:
         """Send a report now, at most one per REPORT_S_MIN."""
         self._news.set()
+
+    @property
+    def is_connected(self) -> bool:
+        """True while the server of Fleet is reached."""
+        return self._channel is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     async def run(self) -> None:
         """Keep the stream open; never returns."""
@@ -84,6 +91,7 @@ class FleetClient:
         metadata = metadata_of(asking.credentials)
         channel = open_channel(asking.address, asking.credentials)
         ended = asyncio.Event()
+        self._channel = channel
         try:
             stream = FleetStub(channel).Connect(self._reports(ended), metadata=metadata)
             self._callbacks.begin()
@@ -100,6 +108,7 @@ class FleetClient:
             raise asking.failure(error.code(), error.details() or "") from None
         finally:
             ended.set()
+            self._channel = None
             await channel.close()
 
     async def _reports(self, ended: asyncio.Event) -> AsyncIterator[pb.SidecarReport]:

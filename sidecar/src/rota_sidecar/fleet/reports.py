@@ -93,6 +93,8 @@ class ReportBuilder:
             ready=not readiness_problem,
             readiness_problem=readiness_problem,
             fenced_instance_id=self._members.fenced_instance,
+            # Once the drain has expired the sidecar waits as any other that has none.
+            given_up_instance_id=self._members.given_up_instance if draining else "",
             strategy=identity.strategy,
             offered_strategies=self._members.offered,
         )

@@ -24,7 +24,8 @@ class Drainable(Protocol):
         """
         Stop dispatch; return the number of records in flight when it is 0 or when the time limit has passed.
 
-        With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`.
+        With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`; a static
+        member gives its instance up then, if it may.
         """
         ...
 

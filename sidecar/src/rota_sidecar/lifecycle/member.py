@@ -54,6 +54,11 @@ class MemberLifecycle:
         self._is_wanted = config.has_subscription
         self._ending: on.End | None = None
         self._is_renamed = False
+        # True for a static member with an instance of its own, as in a StatefulSet: no other pod succeeds it under that name.
+        self._names_itself = config.member.instance_id is not None
+        # Instance that the present member gives up, and the one that was given up; empty: none.
+        self._giving_up = ""
+        self._given_up = ""
         self._fenced_file = fenced_file_of(config)
         self._fenced = ""
         # Names of the strategies to offer once the group uses one of them, and the name of the one it uses; empty: none yet.
@@ -82,6 +87,16 @@ class MemberLifecycle:
         return self._fenced
 
     @property
+    def given_up_instance(self) -> str:
+        """Instance that this sidecar gave up, and that another pod may have: it waits for Fleet to assign one. Empty: none."""
+        return self._given_up
+
+    @property
+    def has_instance_of_fleet(self) -> bool:
+        """True for a static member whose instance Fleet has assigned."""
+        return self._config.is_static and not self._names_itself and bool(self.instance_name)
+
+    @property
     def offered(self) -> tuple[str, ...]:
         """Names of the strategies that the member offers, the preferred one first."""
         return self._config.assignors
@@ -96,6 +111,10 @@ class MemberLifecycle:
                 self._fenced_file.write(self.instance_name)
             if ended.failed or not self._is_renamed or self._ending is not None:
                 return ended
+            if self._giving_up:
+                # Only now: its membership is no longer on the disk, so no process of this sidecar resumes it.
+                self._given_up, self._giving_up = self._giving_up, ""
+                self._set_instance(None)
 
     def end(self, reason: str, within_ms: int, *, leave_static: bool) -> None:
         """Revoke all partitions within `within_ms`, leave the group, and end."""
@@ -109,11 +128,22 @@ class MemberLifecycle:
         self._set_instance(name)
         if self._fenced_file is not None:
             self._fenced_file.remove()
-        self._fenced = ""
+        self._fenced = self._giving_up = self._given_up = ""
         self._is_renamed = True
         # The member of the old name leaves the group, because it does not return.
         within_ms = self._config.process.leave_timeout_ms
         self.current.post(on.End(within_ms, f"renamed to {name}", leave_static=True))
+
+    def give_up_instance(self, within_ms: int, *, leave_static: bool) -> None:
+        """
+        End the present member, and wait for Fleet to assign an instance again.
+
+        Its place stays in the group, for the pod that succeeds it, unless it leaves as one that is scaled away.
+        """
+        self._giving_up = self.instance_name
+        self._is_renamed = True
+        reason = f"gives up the instance {self._giving_up}: it is drained, and its application has ended"
+        self.current.post(on.End(within_ms, reason, leave_static=leave_static, is_succeeded=True))
 
     def heartbeat_now(self) -> None:
         """Send a heartbeat before it is due."""
@@ -185,6 +215,8 @@ class MemberLifecycle:
             starts_now = driver.attach_member(
                 membership, is_wanted=is_wanted, is_held=self.awaits_instance_name
             )
+            # Fleet learns at once that this is another member.
+            self._counters.on_change()
             if forgotten:
                 driver.on_member_event(Problem(forgotten))
             if self._ending is not None:

@@ -129,6 +129,11 @@ class Sidecar:
             config.fleet.address, credentials, callbacks, wiring.chance, self._event_log.warning
         )
         orders.trigger_now = fleet.trigger_now
+        # Without Fleet nobody learns of it: the place waits for the end of the pod.
+        driver.may_give_up_instance = lambda: members.has_instance_of_fleet and fleet.is_connected
+        driver.give_up_instance = lambda within_ms: members.give_up_instance(
+            within_ms, leave_static=self._draining.is_scaled_away
+        )
         self._fleet, self._orders = fleet, orders
         if not config.backend.stores_in_rota:
             self._cluster_id = ClusterIdLookup(partial(wiring.cluster_id, config), fleet.trigger_now)

@@ -202,8 +202,15 @@ class Driven:
     def give_up(self) -> list[do.Action]:
         return self.step(on.PartitionsReleased(self.last(do.Revoke).revocation))
 
-    def end(self, *, final: bool = True, leave_static: bool = False, within_s: int = 30) -> list[do.Action]:
-        return self.step(on.End(within_s * 1000, "told to", final, leave_static))
+    def end(
+        self,
+        *,
+        final: bool = True,
+        leave_static: bool = False,
+        is_succeeded: bool = False,
+        within_s: int = 30,
+    ) -> list[do.Action]:
+        return self.step(on.End(within_s * 1000, "told to", final, leave_static, is_succeeded))
 
     def commit(self, offset: int = 5, *numbers: int, request: int = 9) -> list[do.Action]:
         """Commit that offset for these, or for all that it has."""

@@ -200,6 +200,7 @@ def tick(driven: Driven) -> on.Event:
 EVENTS: dict[str, Callable[[Driven], on.Event]] = {
     "Start": lambda driven: on.Start(),
     "End, final": lambda driven: on.End(30_000, "told to"),
+    "End, for a successor": lambda driven: on.End(30_000, "told to", is_succeeded=True),
     "End, for a while": lambda driven: on.End(30_000, "told to", final=False),
     "Subscribe": lambda driven: on.Subscribe(Subscription(("orders", "other"))),
     "OfferStrategies": lambda driven: on.OfferStrategies((*COOPERATIVE, Strategy("mine", cooperative=True))),

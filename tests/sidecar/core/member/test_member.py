@@ -314,6 +314,16 @@ def test_a_static_member_stays_in_the_group_unless_it_leaves_for_good() -> None:
     assert names(driven.give_up()) == ["Revoked", "LeaveGroup", "DeleteMembership"]
 
 
+def test_a_static_member_that_another_process_succeeds_is_resumed_by_none() -> None:
+    driven = Driven(instance_id="one").join(0)
+    driven.end(is_succeeded=True)
+    assert names(driven.give_up()) == ["Revoked", "DeleteMembership", "Ended"]
+    driven = Driven(instance_id="one").join(0)
+    driven.end(final=False)
+    assert names(driven.give_up()) == ["Revoked"]
+    assert names(driven.end(is_succeeded=True)) == ["DeleteMembership", "Ended"]
+
+
 def test_an_end_in_the_middle_of_a_rebalance_waits_for_a_generation_that_can_commit() -> None:
     driven = Driven().join(0)
     driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))

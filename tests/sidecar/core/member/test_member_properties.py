@@ -125,7 +125,9 @@ EVENTS: dict[str, Callable[[Play, Error, set[int]], on.Event]] = {
     "commit": lambda play, error, numbers: play.commit(numbers),
     "fetch": lambda play, error, numbers: on.Fetch(1, [*given_partitions(*numbers)]),
     "start": lambda play, error, numbers: on.Start(),
-    "end": lambda play, error, numbers: on.End(5_000, "told to", final=len(numbers) > 2),
+    "end": lambda play, error, numbers: on.End(
+        5_000, "told to", final=len(numbers) > 2, is_succeeded=len(numbers) > 4
+    ),
 }
 # What happens most, so that long lives are lived.
 MOSTLY = ["answer"] * 12 + ["tick"] * 4 + ["given up"] * 3

@@ -157,6 +157,7 @@ class MemberReport(_message.Message):
     STRATEGY_FIELD_NUMBER: _builtins.int
     OFFERED_STRATEGIES_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    GIVEN_UP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -182,6 +183,10 @@ class MemberReport(_message.Message):
     """Assignment strategy of the member's generation; empty: none, or a sidecar older than this field."""
     dead_letters: _builtins.int
     """Records that became dead letters, since the sidecar started; absent from one older than this field."""
+    given_up_instance_id: _builtins.str
+    """Instance that this sidecar, which drains, has given up after its application has ended, without leaving the group: another
+    pod may have it. The sidecar waits without an instance until an `Instance`. Empty: none, or one older than this field.
+    """
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Present problems of the sidecar itself, apart from those of its partitions."""
@@ -211,10 +216,11 @@ class MemberReport(_message.Message):
         strategy: _builtins.str = ...,
         offered_strategies: _abc.Iterable[_builtins.str] | None = ...,
         dead_letters: _builtins.int | None = ...,
+        given_up_instance_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "dead_letters", b"dead_letters", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "given_up_instance_id", b"given_up_instance_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dead_letters: _TypeAlias = _typing.Literal["dead_letters"]  # noqa: Y015
     _WhichOneofArgType__dead_letters: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters"]  # noqa: Y015

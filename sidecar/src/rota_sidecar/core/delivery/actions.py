@@ -85,6 +85,8 @@ class Leave:
     """Leave the group now, until Rejoin. Outcomes: Lost or Revoked for the owned partitions, then LeftGroup."""
 
     reason: str
+    # True: the sidecar is drained and its application has ended, so another process may succeed a static member.
+    is_drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

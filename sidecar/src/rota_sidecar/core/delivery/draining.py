@@ -47,7 +47,7 @@ def leave_group(core: Core) -> None:
     if owns and not core.in_flight and isinstance(core.membership, InGroup):
         reason = "the application has ended during a drain: the member leaves the group, and rejoins if the drain expires"
         core.membership = Leaving(reason, is_drained=True)
-        core.actions.append(do.Leave(reason))
+        core.actions.append(do.Leave(reason, is_drained=True))
 
 
 def _is_done(core: Core) -> bool:

@@ -32,6 +32,7 @@ class PendingEnd(NamedTuple):
     leave_static: bool
     # Timeout in ms of the LeaveGroup request, from the deadline on.
     leave_timeout_ms: int
+    is_succeeded: bool = False
 
 
 class Core:
@@ -191,6 +192,8 @@ class Core:
 
     def end_now(self, ending: PendingEnd) -> None:
         """Finish an End command, after all partitions were released."""
+        if ending.is_succeeded:
+            self.actions.append(do.DeleteMembership())
         self.end(ending.reason, final=ending.final, failed=False, leave_static=ending.leave_static)
 
     def fail(self, reason: str, *, leave: bool) -> None:

@@ -32,6 +32,8 @@ class End:
     final: bool = True
     # True: a static member sends LeaveGroup too. False: its partitions wait for its restart.
     leave_static: bool = False
+    # True: a static member deletes its saved membership, although it stays in the group: another process succeeds it.
+    is_succeeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

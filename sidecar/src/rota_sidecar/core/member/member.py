@@ -11,7 +11,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member import liveness, offsets, rounds
 from rota_sidecar.core.member import states as st
-from rota_sidecar.core.member.actions import Action, CoordinatorRegained
+from rota_sidecar.core.member.actions import Action, CoordinatorRegained, DeleteMembership
 from rota_sidecar.core.member.config import MemberConfig, Strategy, Subscription
 from rota_sidecar.core.member.core import LEAVE_TIMEOUT_MS, Core, PendingEnd
 from rota_sidecar.core.member.identity import Identity
@@ -126,12 +126,15 @@ def _end(core: Core, command: on.End) -> None:
         command.final,
         command.leave_static,
         min(command.within_ms, LEAVE_TIMEOUT_MS),
+        command.is_succeeded,
     )
     match core.state:
         case st.Stopped():
             return
         case st.Down(leave_call=leave_call):
             if command.final:
+                if command.is_succeeded:
+                    core.actions.append(DeleteMembership())
                 core.state = st.Stopped(leave_call, command.reason, failed=False)
                 if leave_call is None:
                     core.finish_leaving()

@@ -1,11 +1,13 @@
 """Requests to the API server: what is sent, and as which error each refusal arrives."""
 
 import asyncio
+import json
 
 import pytest
+import yaml
 
 from rota_operator.cluster import api as api_module
-from rota_operator.cluster.api import Api
+from rota_operator.cluster.api import Api, yaml_of
 from rota_operator.cluster.errors import ApiError, Conflict, Forbidden, NotFound, Refused, Unavailable
 from rota_operator.cluster.kinds import CONFIG_MAP, CONSUMER_GROUP, DEPLOYMENT
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, api_at, run, status
@@ -50,6 +52,15 @@ def test_an_apply_names_the_field_manager_the_kind_and_the_object_and_forces_onl
         ),
         Sent("PATCH", path, {**query, "force": "true"}, apply, {**head, "metadata": named}),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["\U0002a7e6\\", "a\u2028b\x85c", "é \\ud83d", "\x7f\ufeff", 'plain "quoted"']
+)
+def test_what_is_applied_is_the_same_as_yaml_and_as_json(text: str) -> None:
+    body = {"spec": {"topics": [text], text: 1}}
+    assert yaml.safe_load(yaml_of(body)) == body
+    assert json.loads(yaml_of(body)) == body
 
 
 def test_a_list_follows_the_pages_and_passes_its_selector_on() -> None:

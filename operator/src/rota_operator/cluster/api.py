@@ -9,6 +9,7 @@ for patience (Retry-After), all requests but those for Leases wait before they a
 import asyncio
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ PATIENCE_S_MAX = 10.0
 # A share of that time, so that requests which waited for it do not all arrive at once.
 PATIENCE_JITTER = 0.2
 APPLY = "application/apply-patch+yaml"
+# With a parameter, for the client serializes a body of the bare type itself.
+APPLY_CONTENT_TYPE = f"{APPLY}; charset=utf-8"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
 TOKEN_REVIEW = ResourceKind("authentication.k8s.io/v1", "TokenReview", "tokenreviews")
@@ -102,7 +105,9 @@ class Api:
             "metadata": {**fields.get("metadata", {}), "name": name, "namespace": namespace},
         }
         path = kind.path(namespace, name, fieldManager=manager, force="true" if force else "false")
-        return await self._request("PATCH", kind, path, f"{namespace}/{name}", body, APPLY)
+        return await self._request(
+            "PATCH", kind, path, f"{namespace}/{name}", yaml_of(body), APPLY_CONTENT_TYPE
+        )
 
     async def patch(
         self, kind: ResourceKind, namespace: str, name: str, changes: Object, subresource: str = ""
@@ -182,7 +187,7 @@ class Api:
         kind: ResourceKind,
         path: str,
         where: str,
-        body: Object | None = None,
+        body: Object | bytes | None = None,
         content_type: str = JSON,
     ) -> Object:
         headers: dict[str, Any] = {"Content-Type": content_type, "Accept": JSON}
@@ -229,6 +234,17 @@ class Api:
 def loop_time() -> float:
     """Return the time of the running loop's clock, in seconds."""
     return asyncio.get_running_loop().time()
+
+
+def yaml_of(body: Object) -> bytes:
+    """
+    Serialize an object as JSON that is YAML too: the API server reads applied fields as YAML.
+
+    JSON may have a character beyond U+FFFF as two escapes, which YAML refuses: it is written as itself. The others stay escaped, for
+    YAML takes some of them for line breaks.
+    """
+    text = json.dumps(body, ensure_ascii=False)
+    return re.sub("[\x7f-\uffff]", lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 def parsed(answer: bytes) -> Mapping[str, Any]:

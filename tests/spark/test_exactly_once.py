@@ -182,6 +182,42 @@ def test_a_driver_whose_fence_was_raised_meanwhile_stores_nothing(
     assert set(rows(connect, "SELECT next_offset, member_id FROM rota_offsets")) == {(None, later.member_id)}
 
 
+def test_a_sink_that_is_full_or_whose_schema_has_changed_fails_the_query_and_stores_nothing(
+    spark_session: SparkSession, coordinator: Coordinator, tmp_path: Path, unique_name: str
+) -> None:
+    fill(coordinator, unique_name)
+    of = settings(coordinator, unique_name)
+    file = str(tmp_path / "sink.db")
+    connect = with_totals(to_sqlite(file))
+
+    def full() -> sqlite3.Connection:
+        connection: sqlite3.Connection = to_sqlite(file)()
+        connection.execute("PRAGMA max_page_count = 1")  # no less than it has now
+        return connection
+
+    def repeated(records: DataFrame) -> DataFrame:
+        return records.selectExpr("repeat('x', 10000) AS name", "CAST(1 AS BIGINT) AS amount")
+
+    columns = {"name": "TEXT", "amount": "BIGINT"}
+    with closing(connect()) as connection:
+        sink_of(connect)._store(connection)
+    with pytest.raises(
+        StreamingQueryException, match=r"database or disk is full.*check the room of the database"
+    ):
+        run(spark_session, SqlSink(full, repeated, columns, MERGE), of)
+    with closing(connect()) as connection:
+        connection.execute("ALTER TABLE totals RENAME COLUMN amount TO total")
+    with pytest.raises(
+        StreamingQueryException,
+        match=r"no such column: t\.amount.*nothing of the batch is stored or committed",
+    ):
+        run(spark_session, sink_of(connect), of)
+    assert committed(coordinator.address, unique_name) == {}
+    assert (
+        rows(connect, "SELECT * FROM totals") == rows(connect, "SELECT * FROM rota_staging_amount_name") == []
+    )
+
+
 def test_executors_that_reach_another_database_than_the_driver_fail_the_query(
     spark_session: SparkSession, coordinator: Coordinator, tmp_path: Path, unique_name: str
 ) -> None:

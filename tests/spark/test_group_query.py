@@ -290,6 +290,36 @@ def test_wrong_options_are_refused_with_what_to_write(
     assert "planted" not in str(refused.value)
 
 
+def test_a_query_that_fails_leaves_the_group_and_its_driver_can_start_another_one(
+    spark_session: SparkSession, coordinator: Coordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator.make_topic("failing", 1)
+    fill(coordinator.address, "failing", 1, 3)
+    own = settings(coordinator, "failing")
+
+    def fail(records: DataFrame) -> None:
+        spark_session.table("no_such_table").collect()
+
+    # Nothing stops it, as in a notebook.
+    failed = rota_spark.process(spark_session, fail, own)
+    with pytest.raises(StreamingQueryException, match="no_such_table"):
+        failed.await_termination(WITHIN_S)
+    assert coordinator.members_of("failing") == 0
+    assert of_topic(coordinator, "failing") == {}
+    (line,) = [each.message for each in caplog.records if "the query failed" in each.message]
+    assert "nothing of the batch in flight is committed" in line
+    assert "no_such_table" in line
+
+    results = Results()
+    with rota_spark.process(spark_session, results, own):
+        # The first one's end has no effect on the second one.
+        failed.stop()
+        with pytest.raises(MembershipFailed, match="a query of this driver is a member of the group already"):
+            rota_spark.process(spark_session, results, own)
+        wait_for("the records are read", lambda: len(results.rows) == 3, within_s=WITHIN_S)
+    assert results.offsets(0) == [0, 1, 2]
+
+
 def test_a_stream_without_the_helper_is_refused(spark_session: SparkSession) -> None:
     rota_spark.register(spark_session)
     stream = spark_session.readStream.format("rota").option("bootstrapServers", "rota://x").load()

@@ -1,12 +1,13 @@
 """The plan of a micro-batch: admission, division among tasks, and the ranges that count when a batch begins or is replayed."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_spark import Settings
+from rota_spark import MembershipFailed, Settings, process
 from rota_spark.columns import arrow_problem, installed_arrow
 from rota_spark.core.limit import RECORDS_MIN, BatchLimit
 from rota_spark.core.options import NAMES, InvalidOption, options_of
@@ -142,3 +143,16 @@ def test_a_query_without_a_sidecar_needs_a_group_and_topics() -> None:
     assert Settings(bootstrap_servers="rota://x").running_sidecar({"ROTA_SIDECAR": "unix:/s"}) == "unix:/s"
     with pytest.raises(InvalidOption, match="group_id or topics is empty: set them"):
         Settings(bootstrap_servers="rota://x", group_id="g").running_sidecar({})
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [(None, "pyarrow is not installed"), ("17.0.1", "pyarrow is 17.0.1")]
+)
+def test_a_query_does_not_start_without_the_pyarrow_that_its_executors_need(
+    version: str | None, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["rota_spark.process"], "installed_arrow", lambda: version)
+    settings = Settings(bootstrap_servers="rota://x", group_id="g", topics=["t"])
+    with pytest.raises(MembershipFailed, match=f"{found}, and Spark's workers need 18 or newer"):
+        # It is refused before it has a session, or a sidecar.
+        process(None, lambda records: None, settings)  # type: ignore[arg-type]

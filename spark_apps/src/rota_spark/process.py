@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
@@ -100,7 +101,7 @@ def process(
 
 
 class Query:
-    """A running query. Invariant: after `stop` it is no member, and its checkpoint is removed."""
+    """A running query. Invariant: when Spark's query has ended it leaves the group; after `stop` its checkpoint is removed."""
 
     def __init__(self, spark: SparkSession, sink: Sink, settings: Settings) -> None:
         self._spark = spark
@@ -115,6 +116,11 @@ class Query:
         self._streaming: StreamingQuery | None = None
         self._folder: Path | None = None
         self._failure: MembershipFailed | None = None
+        # The error of the batch that ended the query.
+        self._batch_error: Exception | None = None
+        self._leaving = threading.Lock()
+        self._has_left = False
+        self._watching = threading.Thread(target=self._watch, name="rota-query-end", daemon=True)
 
     @property
     def streaming(self) -> StreamingQuery:
@@ -137,6 +143,7 @@ class Query:
         writer = reader.load().writeStream.foreachBatch(self._process)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
         self._streaming = _triggered(writer, trigger).start()
+        self._watching.start()
 
     def _join(self) -> str:
         """Return the address of the sidecar, which is started if none runs."""
@@ -189,6 +196,9 @@ class Query:
         except SidecarAway as error:
             log.warning("batch %s is abandoned: the sidecar does not answer (%s)", batch_id, error)
             return
+        except Exception as error:
+            self._batch_error = error
+            raise
         finally:
             self._membership.end()
         if batch.dropped:
@@ -225,29 +235,54 @@ class Query:
         if self._streaming is not None:
             self._streaming.stop()
 
-    def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until the query ends; return False after the timeout. Raises its error, or MembershipFailed."""
-        if timeout_seconds is None:
+    def _watch(self) -> None:
+        """Leave the group when Spark's query has ended: a member without a query would keep its partitions from others."""
+        try:
             self.streaming.awaitTermination()
-            ended = True
-        else:
-            ended = bool(self.streaming.awaitTermination(timeout_seconds))  # type: ignore[arg-type]
-        if ended and self._failure is not None:
+        except Exception as error:  # noqa: BLE001 - the thread's edge: `await_termination` raises it again
+            log.error(  # noqa: TRY400 - the error has the traces of two languages already
+                "the query failed, and leaves the group; nothing of the batch in flight is committed: %s",
+                self._batch_error or error,
+            )
+        self._leave()
+
+    def _leave(self) -> None:
+        """Leave the group; further calls have no effect."""
+        with self._leaving:
+            if self._has_left:
+                return
+            self._has_left = True
+            if self._membership is not None:
+                self._membership.close()
+            if self._own is not None:
+                self._own.close()
+            with _lock:
+                _running.discard(self._key)
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the query has ended and left the group; return False after the timeout. Raises its error, or MembershipFailed."""
+        try:
+            if timeout_seconds is None:
+                self.streaming.awaitTermination()
+            elif not self.streaming.awaitTermination(timeout_seconds):  # type: ignore[arg-type]
+                return False
+        except StreamingQueryException:
+            self._watching.join()
+            raise
+        self._watching.join()
+        if self._failure is not None:
             raise self._failure
-        return ended
+        return True
 
     def stop(self) -> None:
         """Stop the query, leave the group, and remove the checkpoint. The batch in flight is abandoned."""
         if self._streaming is not None:
             self._streaming.stop()
-        if self._membership is not None:
-            self._membership.close()
+        self._leave()
+        if self._watching.ident is not None:
+            self._watching.join()
         if self._calls is not None:
             self._calls.close()
-        if self._own is not None:
-            self._own.close()
-        with _lock:
-            _running.discard(self._key)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from rota import GroupMetadata
 from rota.clocks import system_clocks
-from rota.stores import Dialect, NotAssigned, PositionMoved, SqlStore, StoreFenced, Tenure
+from rota.stores import Dialect, NotAssigned, PositionMoved, SqlStore, StoreError, StoreFenced, Tenure
 from rota.stores.connections import connected
 from rota.stores.flows import Statement
 from rota.stores.tables import CREATION_LOCK
@@ -185,7 +185,12 @@ class SqlSink(Sink):
                 _transaction(connection, [clean])
             except Exception as second:  # noqa: BLE001 - the first error is what happened; the rows are deleted a day later
                 error.add_note(f"the staged rows could not be deleted: {second}")
-            raise
+            if isinstance(error, StoreError | SinkFailed):
+                raise
+            raise SinkFailed(
+                f"the database cannot store the batch ({_described(error)}): check the tables and columns that merge names, and the "
+                "room of the database; nothing of the batch is stored or committed"
+            ) from error
         return True
 
     def _stage(self, records: DataFrame, token: str) -> list[tuple[int, int]]:
@@ -211,18 +216,37 @@ def _inserted(
     context = TaskContext.get()
     assert context is not None
     attempt, count = context.taskAttemptId(), 0
-    head = f"INSERT INTO {staging} (rota_batch, rota_attempt, rota_staged_ms, {', '.join(columns)}) VALUES "
-    marks = f"({', '.join('?' * (len(columns) + 3))})"
     remaining = iter(rows)
     with closing(connect()) as connection:
         database = connected(connection, None, None)
         database.begin()
+        # What computes the rows fails with its own error.
         while part := list(islice(remaining, VALUES_MAX // (len(columns) + 3))):
-            values = [value for row in part for value in (stamp[0], attempt, stamp[1], *row)]
-            database.execute(Statement(head + ", ".join([marks] * len(part)), values))
+            try:
+                database.execute(_insertion(part, staging, columns, (stamp[0], attempt, stamp[1])))
+            except Exception as error:
+                raise SinkFailed(
+                    f"rows cannot be inserted into {staging} ({_described(error)}): if the types of columns have changed, drop that "
+                    "table, which has rows of batches in flight only; check the room of the database"
+                ) from error
             count += len(part)
         database.commit()
     return attempt, count
+
+
+def _insertion(
+    rows: Sequence[Row], staging: str, columns: Sequence[str], stamp: tuple[str, int, int]
+) -> Statement:
+    head = f"INSERT INTO {staging} (rota_batch, rota_attempt, rota_staged_ms, {', '.join(columns)}) VALUES "
+    marks = f"({', '.join('?' * (len(columns) + 3))})"
+    return Statement(
+        head + ", ".join([marks] * len(rows)), [value for row in rows for value in (*stamp, *row)]
+    )
+
+
+def _described(error: Exception) -> str:
+    """Return the first line of a database's error; the others show the statement."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _execute(connection: Any, sql: str) -> None:  # noqa: ANN401 - of any DB-API driver

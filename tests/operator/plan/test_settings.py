@@ -47,6 +47,16 @@ OTHERS: Mapping[Path, Any] = {
     ("delivery", "rateLimit", "max"): 100,
     ("sidecar", "imagePullPolicy"): "Never",
     ("sidecar", "imagePullSecrets"): ["other"],
+    ("autoscaling", "minReplicaCount"): 2,
+    ("autoscaling", "maxReplicaCount"): 3,
+    ("autoscaling", "pollingInterval"): 11,
+    ("autoscaling", "minChangeIntervalSeconds"): 11,
+    ("autoscaling", "lagSecondsTarget"): 11,
+    ("autoscaling", "catchUpSeconds"): 11,
+    ("autoscaling", "targetUtilization"): 0.5,
+    ("autoscaling", "partitionAlignment"): "even",
+    ("autoscaling", "dryRun"): True,
+    ("autoscaling", "fallback", "failureThreshold"): 7,
     ("spark", "apiVersion"): "spark.apache.org/v1",
     ("spark", "partitionsPerApplication"): 7,
     ("podDisruptionBudget", "maxUnavailable"): 2,
@@ -71,7 +81,7 @@ NEEDS: Mapping[Path, Spec] = {
     ("coordinatorAddress",): {"coordination": "Rota"},
 }
 # Fields of which one may be given alone.
-OPEN = ("auth", "offsets", "delivery", "membership", "monitoring", "spark")
+OPEN = ("auth", "offsets", "autoscaling", "delivery", "membership", "monitoring", "spark")
 FIELDS = [
     path
     for path in leaves(whole())

@@ -1,6 +1,7 @@
 """The `rota` commands of the guides run as printed, and every page with such commands is tested."""
 
 import argparse
+import importlib
 import re
 import shlex
 import signal
@@ -23,8 +24,8 @@ from tests.support.processes import Process
 
 WITHIN_S = 60
 PAGES = ("guide/groups.md", "guide/offsets.md")
-# By the tests of the quickstart, of the examples and of the command line's reference.
-RUN_ELSEWHERE = ("quickstart.md", "guide/laptop.md", "reference/cli.md")
+# By the tests of the quickstart, of the examples, of Spark's pipelines and of the command line's reference.
+RUN_ELSEWHERE = ("quickstart.md", "guide/laptop.md", "guide/spark-pipelines.md", "reference/cli.md")
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,8 @@ def test_what_starts_a_part_is_taken_by_it(page: str, command: str) -> None:
         parser = argparse.ArgumentParser()
         add_flags(parser.add_subparsers().add_parser("cluster"))
         assert error_in(config_of(parser.parse_args(arguments), own_namespace="", host_name="host")) == ""
+    elif module.startswith("rota_spark.pipelines."):
+        importlib.import_module(module).arguments_parser().parse_args(arguments)
     else:
         assert module == "rota_sidecar"
         assert assignor_problem(read_sources(arguments, {}).config().assignors, known(100)) == ""

@@ -133,8 +133,8 @@ def rules_of(arguments: argparse.Namespace) -> Rules:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the pipeline of a command line."""
+def arguments_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = parser_of(NAME, "Merge clicks into sessions, in SQL.", topics="clicks")
     parser.add_argument(
         "--dead-letter-topic",
@@ -150,7 +150,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         default=3600,
         help="longest time from a click to the timestamp of its record (default %(default)s)",
     )
-    run(parser, argv, lambda arguments: sink(connecting(arguments.database_file), rules_of(arguments)))
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the pipeline of a command line."""
+    run(
+        arguments_parser(),
+        argv,
+        lambda arguments: sink(connecting(arguments.database_file), rules_of(arguments)),
+    )
 
 
 if __name__ == "__main__":

@@ -76,8 +76,8 @@ def _rate(column: str) -> str:
     return f"1000.0D * ({growth}) / nullif(max(at_ms) {known} - min(at_ms) {known}, 0)"
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Write the report of a command line."""
+def arguments_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m rota_spark.pipelines.lag_report",
         description="Report on the history of groups' lag.",
@@ -94,6 +94,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--window-minutes", type=int, default=60, help="length of a row's window (default %(default)s)"
     )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the report of a command line."""
+    parser = arguments_parser()
     arguments = parser.parse_args(argv)
     if arguments.window_minutes < 1:
         parser.exit(

@@ -6,6 +6,7 @@ then upserts `enriched_orders` by the order, and `rejected_orders`, which has ea
 unknown, with the problem. So every record of the topic is in one of the two tables.
 """
 
+import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -116,10 +117,14 @@ def sink(connect: Callable[[], Any]) -> SqlSink:
     return SqlSink(connect, results, COLUMNS, MERGE)
 
 
+def arguments_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    return parser_of(NAME, "Join orders with the table goods, and upsert them into SQL.", topics="orders")
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the pipeline of a command line."""
-    parser = parser_of(NAME, "Join orders with the table goods, and upsert them into SQL.", topics="orders")
-    run(parser, argv, lambda arguments: sink(connecting(arguments.database_file)))
+    run(arguments_parser(), argv, lambda arguments: sink(connecting(arguments.database_file)))
 
 
 if __name__ == "__main__":

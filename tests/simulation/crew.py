@@ -15,6 +15,8 @@ from tests.simulation.world import World
 
 # A drain, what passes until the sidecar is told to end, and its end.
 TERMINATION_S = 2 * DRAIN_S + 2
+# After it the process is killed, at once or so much later.
+KILLED_LATER_S = 3.0
 
 
 class Crew:
@@ -98,7 +100,8 @@ class Crew:
                 member.terminate()
             else:
                 member.leave()
-            self.world.loop.outside(TERMINATION_S + self.world.chance.uniform(0.05, 3), member.kill)
+            later_s = self.world.chance.uniform(0.05, KILLED_LATER_S)
+            self.world.loop.outside(TERMINATION_S + later_s, member.kill)
 
     def pause(self, number: int) -> None:
         """SIGSTOP: for about a session, or for so long that others have taken over and gone on when it wakes."""

@@ -130,8 +130,10 @@ class SimulatedMember:
 
     def terminate(self) -> None:
         """The pod is deleted. Called from outside of the process."""
-        if isinstance(self.app, DeliveryShell):
-            self.world.loop.call_soon(self.process.spawn, self.app.terminate(), context=self.process.context)
+        app, process = self.app, self.process
+        if isinstance(app, DeliveryShell):
+            # A process that is killed before never begins it.
+            self.world.loop.call_soon(lambda: process.spawn(app.terminate()), context=process.context)
         else:
             self.leave()
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.simulation.crew import Crew, Nemesis, Stranger
+from tests.simulation.crew import KILLED_LATER_S, TERMINATION_S, Crew, Nemesis, Stranger
 from tests.simulation.invariants import Violation
 from tests.simulation.loop import VirtualLoop, run
 from tests.simulation.member import HEARTBEAT_MS, JOIN_S, REBALANCE_MS, TOPICS_REFRESH_S
@@ -86,9 +86,9 @@ async def heal(world: World, crew: Crew) -> None:
     world.heal()
     crew.wake()
     start_all(world, crew)
-    # What comes late, and the round that it comes into.
-    await asyncio.sleep(LATE_S + world.plan.coalesce_ms / 1000)
-    # Who learned only now that a second process had taken its place; that one is gone.
+    # What comes late, and the round that it comes into; and those who were told to go.
+    await asyncio.sleep(max(LATE_S + world.plan.coalesce_ms / 1000, TERMINATION_S + KILLED_LATER_S))
+    # Who learned only now that a second process had taken its place, or whose instance another process had; that one is gone.
     start_all(world, crew)
 
 

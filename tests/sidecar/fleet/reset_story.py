@@ -140,7 +140,7 @@ class Operator:
             await self.changed.wait()
 
     async def until_owned(self) -> None:
-        """Wait until both partitions have an owner that reports them in the newest generation."""
+        """Wait until both partitions have an owner that reports them in the newest generation, with what is committed."""
 
         def is_owned() -> bool:
             access = self.groups.reset_access(KEY)
@@ -151,6 +151,7 @@ class Operator:
                 len(stable) == len(PODS)
                 and len(generations) == 1
                 and all(len(each.partitions) for each in stable)
+                and all(part.HasField("committed") for each in stable for part in each.partitions)
             )
 
         while not is_owned():

@@ -309,14 +309,14 @@ ZOO: dict[str, Bug] = {
 HINTS = {
     "the end of a transaction counts and not its commit": 5,
     "snapshots begin with what is committed": 5,
-    "stalls are not compensated": 7,
     "keeps the newest incarnation it hears of": 7,
-    "who waits is forgotten with its member": 8,
     "the lease counts from the answer": 12,
-    "reads do not wait for writes": 12,
-    "sessions go on while nobody serves": 23,
     "rounds wait for nobody": 26,
+    "sessions go on while nobody serves": 26,
+    "reads do not wait for writes": 28,
+    "stalls are not compensated": 32,
     "what is with nobody may be committed by all": 39,
+    "who waits is forgotten with its member": 40,
     "counts no silence": 46,
     "counts two sessions": 86,
 }

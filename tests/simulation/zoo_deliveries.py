@@ -102,8 +102,8 @@ ZOO_DELIVERIES: dict[str, Bug] = {
 }
 # Where to begin to look: the first seeds that meet what these need.
 HINTS_OF_DELIVERIES = {
-    "late verdicts count": 64,
-    "gives up before all is committed": 11,
-    "those behind a retry stay in hand": 19,
+    "late verdicts count": 68,
+    "gives up before all is committed": 14,
+    "those behind a retry stay in hand": 23,
     "a hung application keeps its partitions": 4,
 }

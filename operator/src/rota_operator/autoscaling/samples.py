@@ -1,4 +1,4 @@
-"""One look at a group, as the autoscaler needs it, and what is wrong with it. Made by `measure`, kept by `history`."""
+"""Sample of a group, as the autoscaler needs it, and what is wrong with it. Made by `measure`, kept by `history`."""
 
 import math
 from dataclasses import dataclass

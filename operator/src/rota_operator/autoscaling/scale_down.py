@@ -151,7 +151,7 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """All victims are drained, and the number is being changed; the drains are renewed until it is."""
+    """Change of the number, once all victims are drained; the drains are renewed until it has changed."""
 
     plan: Begin
     renew_ms: int

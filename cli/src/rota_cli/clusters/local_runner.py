@@ -3,6 +3,8 @@
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +29,7 @@ class LocalRunner:
 
     def problems(self, within_s: float) -> dict[str, list[str]]:
         """Return the problems that the sidecars report, by group. Raises Failure."""
-        try:
+        with self._reading():
             return {
                 str(group["group_id"]): [
                     f"{member['name']} reports: {says}"
@@ -36,33 +38,32 @@ class LocalRunner:
                 ]
                 for group in self._state(within_s)["groups"]
             }
-        # Another server may listen on this port by now.
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self.timeout_error(error) from None
 
     def replicas(self, group: str) -> frozenset[str]:
         """Return the names of the group's replicas, which are the client ids of their sidecars. Raises Failure."""
-        try:
+        with self._reading():
             return frozenset(
                 str(replica["name"])
                 for workload in self._state(WITHIN_S)["workloads"]
                 if workload["group_id"] == group
                 for replica in workload["replicas"]
             )
-        # Another server may listen on this port by now.
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self.timeout_error(error) from None
 
     def decisions(self, group: str, within_s: float) -> list[str]:
         """Return the autoscaler's last decisions about the group's workloads, newest first. Raises Failure."""
-        try:
+        with self._reading():
             return [
                 _decision_text(str(workload["name"]), decision)
                 for workload in self._state(within_s)["workloads"]
                 if workload["group_id"] == group
                 for decision in workload["decisions"]
             ]
-        # Another server may listen on this port by now.
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raise Failure for a response that is not a runner's: another server may listen on this port by now."""
+        try:
+            yield
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self.timeout_error(error) from None
 

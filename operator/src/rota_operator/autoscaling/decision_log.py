@@ -1,7 +1,7 @@
 """The last decisions of one group, for people: on the page, in the table and in explanations."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rota_operator.autoscaling.decision import Decision
@@ -31,7 +31,7 @@ class DecisionLog:
             reason=decision.reason.value,
             explanation=decision.explanation,
             dry_run=self._dry_run,
-            inputs=_plain(decision),
+            inputs=asdict(decision.inputs),
         )
         last = self._decisions[0] if self._decisions else None
         is_new = last is None or _key(last) != _key(view)
@@ -43,7 +43,3 @@ class DecisionLog:
 
 def _key(view: ScaleDecisionView) -> tuple[int, int, str]:
     return view.before, view.replicas, view.reason
-
-
-def _plain(decision: Decision) -> Mapping[str, object]:
-    return asdict(decision.inputs)

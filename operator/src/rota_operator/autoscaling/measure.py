@@ -10,6 +10,7 @@ from statistics import median_low
 
 from rota_operator.autoscaling.samples import GroupActivity, PartitionLoad, Sample
 from rota_operator.overview.description import STABLE, UNKNOWN
+from rota_operator.overview.samples import name_of
 from rota_operator.overview.view import EventKind, GroupView, PartitionView
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 
@@ -44,13 +45,13 @@ def measure(
     before: Measurement | None, view: GroupView, reports: Reports, replicas: int, at_ms: int
 ) -> Measurement:
     """Measure a group; `replicas` is the desired number."""
-    ends = {_name(each): each.end for each in view.partitions if each.end is not None}
+    ends = {name_of(each): each.end for each in view.partitions if each.end is not None}
     counters = {
         name: Counters(report.member.records_done, report.member.busy_seconds)
         for name, report in reports.items()
     }
     activity = _activity(view, replicas)
-    rates = {_name(each): _arrival_rate(each, before, at_ms) for each in view.partitions}
+    rates = {name_of(each): _arrival_rate(each, before, at_ms) for each in view.partitions}
     known = [rate for rate in rates.values() if rate is not None]
     lags = [each.lag_records for each in view.partitions if each.lag_records is not None]
     done, busy_seconds = _worked(before, counters)
@@ -93,7 +94,7 @@ def _activity(view: GroupView, replicas: int) -> GroupActivity:
 
 def _arrival_rate(partition: PartitionView, before: Measurement | None, at_ms: int) -> float | None:
     """Records per second since the measurement before; as the sidecar reports it if there was none."""
-    was = None if before is None else before.ends.get(_name(partition))
+    was = None if before is None else before.ends.get(name_of(partition))
     if before is None or was is None or partition.end is None or at_ms <= before.sample.at_ms:
         return partition.arrival_rate
     # A topic that was created anew begins at 0.
@@ -113,13 +114,9 @@ def _worked(before: Measurement | None, counters: Mapping[str, Counters]) -> tup
 
 def _hottest(view: GroupView, rates: Mapping[str, float | None]) -> tuple[PartitionLoad, ...]:
     loads = [
-        PartitionLoad(_name(each), rate, each.lag_records)
+        PartitionLoad(name_of(each), rate, each.lag_records)
         for each in view.partitions
-        if (rate := rates[_name(each)]) is not None and each.lag_records is not None
+        if (rate := rates[name_of(each)]) is not None and each.lag_records is not None
     ]
     loads.sort(key=lambda each: (-each.arrival_rate, -each.backlog, each.name))
     return tuple(loads[:HOTTEST_MAX])
-
-
-def _name(partition: PartitionView) -> str:
-    return f"{partition.topic}-{partition.partition}"

@@ -175,10 +175,8 @@ class ScaleDown:
         match self.state:
             case Idle():
                 return None
-            case Draining(renew_ms=renew_ms, deadline_ms=deadline_ms):
-                return min(renew_ms, deadline_ms)
-            case Scaling(renew_ms=renew_ms, deadline_ms=deadline_ms):
-                return min(renew_ms, deadline_ms)
+            case Draining() | Scaling() as state:
+                return min(state.renew_ms, state.deadline_ms)
 
     def step(self, event: Event, now_ms: int) -> Sequence[Action]:
         """Apply an event and return the actions to perform, in order."""

@@ -12,13 +12,10 @@ from typing import NamedTuple
 
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.settings_orders import Fleet
+from rota_operator.cluster.settings_orders import ANSWER_S, Fleet
 from rota_operator.fleet.principal import Principal
 from rota_operator.reconcile.instances import Holder, InstancePool
 from rota_proto.fleet.v1 import fleet_pb2 as pb
-
-# Longer than a sidecar waits for the coordinator.
-ANSWER_S = 10.0
 
 
 class Abandoned(NamedTuple):

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from rota_operator.cluster.instance_orders import ANSWER_S, ROUND_S, holder_of
+from rota_operator.cluster.instance_orders import holder_of
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.settings_orders import Fleet, key_of
+from rota_operator.cluster.settings_orders import ANSWER_S, ROUND_S, Fleet, key_of
 from rota_operator.fleet.principal import Principal
 from rota_operator.overview.description import Description
 from rota_operator.reconcile.instances import Holder

@@ -17,7 +17,7 @@ from rota_operator.cluster.kinds import CONFIG_MAP, POD
 from rota_operator.cluster.perform import of_version, owned_by
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.settings_orders import Fleet, key_of
+from rota_operator.cluster.settings_orders import ANSWER_S, ROUND_S, Fleet, key_of
 from rota_operator.fleet.principal import Principal
 from rota_operator.overview.description import Description
 from rota_operator.reconcile.actions import CLAIM_LABEL
@@ -25,8 +25,6 @@ from rota_operator.reconcile.instances import Holder, InstancePool, PodSeen, ass
 from rota_operator.reconcile.observed import Object
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
-ROUND_S = 1.0
-ANSWER_S = 10.0
 # A busy kubelet sees late that a pod is deleted, and counts its grace period from then.
 KUBELET_DELAY_MS = 120_000
 ENDED = ("Succeeded", "Failed")

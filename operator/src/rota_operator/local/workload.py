@@ -1,4 +1,4 @@
-"""One running workload: its replicas, their restarts, and its view."""
+"""Workload that runs: its replicas, their restarts, and its view."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -67,7 +67,7 @@ async def serve_application(
 
 
 class Sidecar:
-    """One sidecar; create and use it on a running loop. Invariant: `run` is called once, and closes what it opened."""
+    """Sidecar of one member; create and use it on a running loop. Invariant: `run` is called once, and closes what it opened."""
 
     def __init__(self, config: SidecarConfig, strategies: Strategies, event_log: EventLog) -> None:
         self._config = config

@@ -219,8 +219,7 @@ class Story:
 
     def repeats(self) -> int:
         """Number of records that were processed again."""
-        history = self.history()
-        return sum(history.repeats(what) for what in {"nothing", *(hit.what for hit in self.hits)})
+        return self.history().repeats_of_all
 
     def owners(self) -> membership.History:
         """The owners of each generation, for the rules about membership."""

@@ -35,10 +35,8 @@ class Overtaken(Runner):
             await super().on_records(delivery)
 
 
-@pytest.mark.parametrize("take", [Group.take_away, Group.lose])
-def test_a_record_that_arrives_after_its_partition_was_given_up_is_not_begun(
-    take: Callable[[Group, rota.TopicPartition], None],
-) -> None:
+def overtaken(group: Group) -> tuple[Overtaken, list[bytes]]:
+    """A runner whose first records are in transit, and the values that its handler sees."""
     seen: list[bytes] = []
 
     @rota.handler("orders")
@@ -48,10 +46,18 @@ def test_a_record_that_arrives_after_its_partition_was_given_up_is_not_begun(
     async def build() -> Overtaken:
         return Overtaken([work], MemoryTransport(group._sidecar), "test", system_clocks().monotonic_s)
 
+    runner = background().run(build())
+    runner.in_transit, runner.sent = [], threading.Event()
+    return runner, seen
+
+
+@pytest.mark.parametrize("take", [Group.take_away, Group.lose])
+def test_a_record_that_arrives_after_its_partition_was_given_up_is_not_begun(
+    take: Callable[[Group, rota.TopicPartition], None],
+) -> None:
     with Group(partitions=1) as group:
         group.send("orders", b"a")
-        runner = background().run(build())
-        runner.in_transit, runner.sent = [], threading.Event()
+        runner, seen = overtaken(group)
         acknowledged = threading.Event()
         passed_on = group._sidecar.acknowledge
 
@@ -72,19 +78,9 @@ def test_a_record_that_arrives_after_its_partition_was_given_up_is_not_begun(
 
 
 def test_a_partition_that_comes_back_is_processed_in_its_new_tenure_only() -> None:
-    seen: list[bytes] = []
-
-    @rota.handler("orders")
-    def work(record: AnyRecord) -> None:
-        seen.append(record.value)
-
-    async def build() -> Overtaken:
-        return Overtaken([work], MemoryTransport(group._sidecar), "test", system_clocks().monotonic_s)
-
     with Group(partitions=1) as group:
         group.send("orders", b"a")
-        runner = background().run(build())
-        runner.in_transit, runner.sent = [], threading.Event()
+        runner, seen = overtaken(group)
         running = running_until(runner.sent, runner)
         runner.is_done = lambda: group.committed == {P0: 2}
         group.take_away(P0)

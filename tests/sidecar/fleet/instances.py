@@ -34,6 +34,18 @@ async def named(fleet: Headquarters, name: str, partitions: int = 2) -> pb.Membe
     return fleet.last.member
 
 
+def static_sidecar(folder: Path, servers: str, topic: str, fleet: Headquarters, name: str) -> Deliverer:
+    """A sidecar that waits for Fleet to name it, with a session that outlives the test."""
+    flags = (
+        f"--topics={topic}",
+        "--static",
+        f"--fleet={fleet.address}",
+        f"--state-folder={folder}/{name}-state",
+        "--session-timeout-ms=300000",
+    )
+    return Deliverer(folder, servers, topic, flags, name=name)
+
+
 async def gives_an_instance_up(folder: Path, servers: str, topic: str) -> None:
     """
     A static member drains and its application says goodbye: another one succeeds it at its place, while the sidecar is still there.
@@ -41,14 +53,8 @@ async def gives_an_instance_up(folder: Path, servers: str, topic: str) -> None:
     It joins again, as the instance that Fleet has named meanwhile, when its drain expires.
     """
     async with serving() as fleet, serving() as other_fleet:
-        sidecar, other = (
-            Deliverer(folder, servers, topic, [
-                f"--topics={topic}", "--static", f"--fleet={each.address}", f"--state-folder={folder}/{name}-state",
-                # The test is over before the session.
-                "--session-timeout-ms=300000",
-            ], name=name)
-            for each, name in ((fleet, "ends"), (other_fleet, "succeeds"))
-        )  # fmt: skip
+        sidecar = static_sidecar(folder, servers, topic, fleet, "ends")
+        other = static_sidecar(folder, servers, topic, other_fleet, "succeeds")
         app = App(folder, sidecar.address)
         async with started(sidecar), started(other):
             before = await named(fleet, f"{topic}-0")
@@ -78,14 +84,8 @@ async def gives_an_instance_up(folder: Path, servers: str, topic: str) -> None:
 async def removes_an_ended_instance(folder: Path, servers: str, topic: str) -> None:
     """Of two static members of a topic with two partitions, one ends; the other one removes it, and has all partitions."""
     async with serving() as fleet, serving() as other_fleet:
-        sidecar, other = (
-            Deliverer(folder, servers, topic, [
-                f"--topics={topic}", "--static", f"--fleet={each.address}", f"--state-folder={folder}/{name}-state",
-                # The test is over before the session.
-                "--session-timeout-ms=300000",
-            ], name=name)
-            for each, name in ((fleet, "stays"), (other_fleet, "ends"))
-        )  # fmt: skip
+        sidecar = static_sidecar(folder, servers, topic, fleet, "stays")
+        other = static_sidecar(folder, servers, topic, other_fleet, "ends")
         async with started(sidecar):
             await named(fleet, f"{topic}-0")
             async with started(other):

@@ -82,6 +82,11 @@ class History:
         """Return the number of records that were processed again after such a hit."""
         return sum(hit.what == what for hit, _ in self._again())
 
+    @property
+    def repeats_of_all(self) -> int:
+        """Number of records that were processed again, whatever the hit."""
+        return sum(1 for _ in self._again())
+
     def _lost(self) -> Iterator[str]:
         done = {each.position for each in self.done}
         for position in sorted(self.acknowledged.keys() - done - self.dead):

@@ -13,8 +13,8 @@ import yaml
 from rota_coordinator.options import add_groups, add_quotas, add_topics, option_error, parse
 from rota_coordinator.security.policy import Action, TopicAction
 from rota_coordinator.security.principals import parse as parse_principals
-from rota_operator.certificates.job import add_flags as add_certificate_flags
-from rota_operator.certificates.job import flags_error
+from rota_operator.certificates.options import add_flags as add_certificate_flags
+from rota_operator.certificates.options import flags_error
 from rota_operator.cluster.config import add_flags, config_of, error_in
 from rota_operator.cluster.kafka_access import read_credentials
 from rota_operator.spec.validation import parse_spec

@@ -8,7 +8,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from rota_operator.certificates.job import CertificatesRun, ServerSecret
+from rota_operator.certificates.job import CertificatesRun
+from rota_operator.certificates.options import ServerSecret
 from rota_operator.certificates.rotation import DAY_S
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.credentials import load

@@ -120,7 +120,7 @@ def run_cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
 
 def add_certificates(parser: argparse.ArgumentParser) -> None:
     """Add the description and the flags of `certificates`."""
-    from rota_operator.certificates.job import DESCRIPTION, add_flags
+    from rota_operator.certificates.options import DESCRIPTION, add_flags
 
     parser.description = DESCRIPTION
     add_flags(parser)
@@ -128,8 +128,9 @@ def add_certificates(parser: argparse.ArgumentParser) -> None:
 
 def run_certificates(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Issue the certificates that are due. Exits with 2 for invalid flags, with 1 on failure."""
-    from rota_operator.certificates.job import CertificatesRun, flags_error
+    from rota_operator.certificates.job import CertificatesRun
     from rota_operator.certificates.openssl import OpensslFailed
+    from rota_operator.certificates.options import flags_error
     from rota_operator.cluster import credentials
     from rota_operator.cluster.api import Api
     from rota_operator.cluster.errors import ApiError

@@ -15,11 +15,9 @@ from rota_operator.certificates.job import (
     KEY,
     NEXT_CERTIFICATE,
     CertificatesRun,
-    ServerSecret,
-    add_flags,
-    server_secret,
 )
 from rota_operator.certificates.openssl import Openssl, Pair
+from rota_operator.certificates.options import ServerSecret, add_flags, server_secret
 from rota_operator.certificates.rotation import ANNOUNCE_S, AUTHORITY_DAYS, DAY_S, SUCCEED_BEFORE_S
 from rota_operator.cluster.errors import Conflict, NotFound
 from rota_service.event_log import open_event_log

@@ -20,6 +20,7 @@ from rota_operator.cluster.metrics import Metrics as OperatorMetrics
 from rota_operator.cluster.queues import Key
 from rota_operator.spec.conditions import ConditionType
 from rota_operator.spec.model import Alerts
+from rota_sidecar.core.delivery.events import QueryProgress
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.observability.counters import Counters
 from rota_sidecar.observability.metrics import GroupOfMetrics
@@ -92,6 +93,7 @@ def sidecar() -> Iterable[Metric]:
     """Return the families of a sidecar with one partition."""
     counters = Counters()
     counters.records["orders", "ack"] = 1
+    counters.query.add(QueryProgress(1, 1.0, 1.0))
     status = PartitionStatus(
         position=1,
         committed=1,

@@ -308,13 +308,23 @@ def test_the_sidecars_end_is_said_to_the_application(tmp_path: Path) -> None:
 
 def test_reports_are_taken_from_applications_that_read_themselves(tmp_path: Path) -> None:
     position = pb.AttachRequest.Report.Position(partition=at("orders", 1), tenure_number=3, position=9)
-    report = pb.AttachRequest(report=pb.AttachRequest.Report(positions=[position]))
+    time = pb.AttachRequest.Report.Position(
+        partition=at("orders", 0), tenure_number=3, position=9, timestamp_ms=7, timestamp_only=True
+    )
+    progress = pb.AttachRequest.Report.Progress(
+        input_rows=10, processed_rows_per_second=2.5, batch_duration_ms=4000
+    )
+    report = pb.AttachRequest(report=pb.AttachRequest.Report(positions=[position, time], progress=progress))
+    expected = on.Reported(
+        [on.ReportedPosition(P1, 3, 9, None), on.ReportedPosition(P0, 3, 9, 7, timestamp_only=True)],
+        on.QueryProgress(10, 2.5, 4.0),
+    )
 
     async def story(talk: Talk) -> None:
         stream = await talk.attach(reads_itself=True)
         await stream.write(report)
         await talk.deliveries.until(lambda: talk.deliveries.events)
-        assert talk.deliveries.events == [on.Reported([on.ReportedPosition(P1, 3, 9, None)])]
+        assert talk.deliveries.events == [expected]
 
     play(tmp_path, story)
 

@@ -330,6 +330,24 @@ def test_the_first_dead_letter_and_the_first_fenced_heartbeat_are_an_increase() 
     assert counters.records_done == counters.dead_letters == 2
 
 
+def test_a_query_has_series_from_its_first_batch_on_and_its_rate_is_that_of_the_last_one() -> None:
+    counters = Counters()
+    metrics = Metrics(GroupOfMetrics("g"), counters, tuple, lambda: 100.0)
+    assert "rota_query" not in metrics.page().decode()
+    counters.on_event(on.Reported([], on.QueryProgress(300, 150.0, 2.0)), 0)
+    counters.on_event(on.Reported([], on.QueryProgress(100, 50.0, 0.4)), 0)
+    counters.on_event(on.Reported([]), 0)
+    page = metrics.page().decode()
+    for line in (
+        'rota_query_rows_total{group="g"} 400.0',
+        'rota_query_rows_per_second{group="g"} 50.0',
+        'rota_query_batch_seconds_bucket{group="g",le="0.5"} 1.0',
+        'rota_query_batch_seconds_count{group="g"} 2.0',
+        'rota_query_batch_seconds_sum{group="g"} 2.4',
+    ):
+        assert line in page.splitlines()
+
+
 def test_series_of_a_partition_end_with_it_and_counts_stay() -> None:
     counters = Counters()
     counters.on_member_event(StateChanged("Stable"), 0)

@@ -85,9 +85,18 @@ def reported_of(message: pb.AttachRequest.Report) -> on.Reported:
                 each.tenure_number,
                 each.position,
                 each.timestamp_ms if each.HasField("timestamp_ms") else None,
+                each.timestamp_only,
             )
             for each in message.positions
-        ]
+        ],
+        progress_of(message.progress) if message.HasField("progress") else None,
+    )
+
+
+def progress_of(message: pb.AttachRequest.Report.Progress) -> on.QueryProgress:
+    """Convert the progress of a streaming query."""
+    return on.QueryProgress(
+        message.input_rows, message.processed_rows_per_second, message.batch_duration_ms / 1000
     )
 
 

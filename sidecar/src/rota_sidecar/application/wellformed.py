@@ -5,6 +5,7 @@ Called by `validation_interceptor` for each call and by `streams` for each messa
 function returns a message for the sender, or an empty string for a valid request.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from typing import Any
 
@@ -52,13 +53,30 @@ def attaching(request: pb.AttachRequest) -> str:
 
 
 def reporting(report: pb.AttachRequest.Report) -> str:
-    """Validate reported positions."""
+    """Validate reported positions and progress."""
     named = [each.partition for each in report.positions]
-    return partitions(named) or first(
-        f"position is {each.position}; it cannot be negative"
-        for each in report.positions
-        if each.position < 0 or each.timestamp_ms < 0
+    return (
+        partitions(named)
+        or first(
+            f"position is {each.position}; it cannot be negative"
+            for each in report.positions
+            if each.position < 0 or each.timestamp_ms < 0
+        )
+        or first(
+            "a position has timestamp_only without timestamp_ms; report a timestamp, or no such position"
+            for each in report.positions
+            if each.timestamp_only and not each.HasField("timestamp_ms")
+        )
+        or progress(report.progress)
     )
+
+
+def progress(reported: pb.AttachRequest.Report.Progress) -> str:
+    """Validate the progress of a query; NaN is no number that a metric can add up."""
+    numbers = (reported.input_rows, reported.processed_rows_per_second, reported.batch_duration_ms)
+    if all(0 <= number < math.inf for number in numbers):
+        return ""
+    return "a number of the progress is negative or not finite; report rows, rows per second and milliseconds from 0"
 
 
 def delivering(request: pb.DeliverRequest) -> str:

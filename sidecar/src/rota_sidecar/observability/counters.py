@@ -47,6 +47,7 @@ PROCESSING_SECONDS = (
     120,
     300,
 )
+BATCH_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 REVOKE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -74,6 +75,22 @@ class Histogram:
         return found, self._total_s
 
 
+class QueryCounters:
+    """Micro-batches that a streaming query has reported."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        # Of the last batch; None: no batch was reported.
+        self.rows_per_second: float | None = None
+        self.batch_seconds = Histogram(BATCH_SECONDS)
+
+    def add(self, progress: on.QueryProgress) -> None:
+        """Count one micro-batch."""
+        self.rows += progress.rows
+        self.rows_per_second = progress.rows_per_second
+        self.batch_seconds.add(progress.batch_seconds)
+
+
 class Counters(Observer):
     """Counters of one sidecar."""
 
@@ -88,6 +105,7 @@ class Counters(Observer):
         self.last_revoke_s = 0.0
         self.processing_seconds = Histogram(PROCESSING_SECONDS)
         self.in_flight = InFlightTimer(self.processing_seconds.add)
+        self.query = QueryCounters()
         self.last_problem = ""
         # Called after a change of the owned partitions or of the member's state.
         self.on_change: Callable[[], None] = ignore_change
@@ -120,6 +138,8 @@ class Counters(Observer):
         match event:
             case on.Judged():
                 self.in_flight.completed(event.judgements, now_ms)
+            case on.Reported(progress=on.QueryProgress() as progress):
+                self.query.add(progress)
             case on.Committed():
                 self.commits[commit_outcome(event)] += 1
             case on.Assigned():

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from rota_sidecar.core.member import states
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.observability.counters import Counters, Histogram
+from rota_sidecar.observability.counters import Counters, Histogram, QueryCounters
 from rota_sidecar.observability.partition_status import PartitionStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -86,6 +86,8 @@ class Metrics(Collector):
             state.add_metric([self._group, name], float(name == self._counters.state))
         yield state
         yield from self._of_work()
+        if self._counters.query.rows_per_second is not None:
+            yield from self._of_query(self._counters.query, self._counters.query.rows_per_second)
 
     def _of_partitions(self, statuses: Mapping[Partition, PartitionStatus]) -> Iterator[Metric]:
         records = GaugeMetricFamily(
@@ -156,6 +158,19 @@ class Metrics(Collector):
             "revoke_seconds",
             "Time from the revocation of partitions until the application has released them.",
             counters.revoke_seconds,
+        )
+
+    def _of_query(self, query: QueryCounters, rows_per_second: float) -> Iterator[Metric]:
+        rows = CounterMetricFamily("rota_query_rows", "Rows that the Spark query has read.", labels=["group"])
+        rows.add_metric([self._group], query.rows)
+        yield rows
+        yield self._number(
+            "query_rows_per_second",
+            "Rows that the last micro-batch of the Spark query has processed in a second.",
+            rows_per_second,
+        )
+        yield self._histogram(
+            "query_batch_seconds", "Duration of the micro-batches of the Spark query.", query.batch_seconds
         )
 
     def _number(self, name: str, meaning: str, value: float) -> Metric:

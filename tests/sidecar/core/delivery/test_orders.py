@@ -359,6 +359,35 @@ def test_the_time_of_a_report_is_that_of_no_later_record() -> None:
     assert driven.delivery.partitions[one()].reported_ms is None
 
 
+def report_time(driven: Driven, position: int, timestamp_ms: int = 99, tenure: int = 1) -> list[do.Action]:
+    return driven.step(
+        on.Reported([on.ReportedPosition(one(), tenure, position, timestamp_ms, timestamp_only=True)])
+    )
+
+
+def test_a_timestamp_alone_moves_no_position_and_counts_while_the_position_is_that_of_its_record() -> None:
+    driven = Driven().begin(0, offset=5, reads_itself=True, commits_itself=True)
+    assert report_time(driven, 60) == []
+    assert (driven.delivery.positions, driven.delivery.partitions[one()].reported_ms) == ({one(): 5}, None)
+    driven.commit_asked({0: 60})
+    assert (driven.delivery.positions, driven.delivery.partitions[one()].reported_ms) == ({one(): 60}, 99)
+    driven.commit_asked({0: 61})
+    assert driven.delivery.partitions[one()].reported_ms is None
+
+
+def test_a_timestamp_that_comes_after_a_seek_does_not_undo_it() -> None:
+    driven = Driven().begin(0, offset=5, reads_itself=True, commits_itself=True)
+    driven.commit_asked({0: 50})
+    driven.answer_commit()
+    driven.seek(20, 0)
+    report_time(driven, 50)
+    assert (driven.delivery.positions, driven.delivery.partitions[one()].reported_ms) == ({one(): 20}, None)
+    report_time(driven, 20, tenure=7)
+    assert driven.delivery.partitions[one()].reported_ms is None
+    report_time(driven, 20)
+    assert driven.delivery.partitions[one()].reported_ms == 99
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_was_reported_and_not_committed_is_forgotten_with_who_commits_itself(clean: bool) -> None:
     driven = Driven().begin(0, offset=5, reads_itself=True, commits_itself=True)

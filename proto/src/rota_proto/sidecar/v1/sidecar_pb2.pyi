@@ -304,11 +304,16 @@ class AttachRequest(_message.Message):
             TENURE_NUMBER_FIELD_NUMBER: _builtins.int
             POSITION_FIELD_NUMBER: _builtins.int
             TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+            TIMESTAMP_ONLY_FIELD_NUMBER: _builtins.int
             tenure_number: _builtins.int
             position: _builtins.int
             """Offset of the first record that is not processed."""
             timestamp_ms: _builtins.int
             """Timestamp of that record; absent: no such record."""
+            timestamp_only: _builtins.bool
+            """Only the timestamp is reported, of the first record at or behind `position`: nothing before it counts as processed, and
+            a position that has moved is not moved back. Needs timestamp_ms.
+            """
             @_builtins.property
             def partition(self) -> Global___TopicPartition: ...
             def __init__(
@@ -318,26 +323,57 @@ class AttachRequest(_message.Message):
                 tenure_number: _builtins.int = ...,
                 position: _builtins.int = ...,
                 timestamp_ms: _builtins.int | None = ...,
+                timestamp_only: _builtins.bool = ...,
             ) -> None: ...
             _HasFieldArgType: _TypeAlias = _typing.Literal["_timestamp_ms", b"_timestamp_ms", "partition", b"partition", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
             def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-            _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp_ms", b"_timestamp_ms", "partition", b"partition", "position", b"position", "tenure_number", b"tenure_number", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp_ms", b"_timestamp_ms", "partition", b"partition", "position", b"position", "tenure_number", b"tenure_number", "timestamp_ms", b"timestamp_ms", "timestamp_only", b"timestamp_only"]  # noqa: Y015
             def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
             _WhichOneofReturnType__timestamp_ms: _TypeAlias = _typing.Literal["timestamp_ms"]  # noqa: Y015
             _WhichOneofArgType__timestamp_ms: _TypeAlias = _typing.Literal["_timestamp_ms", b"_timestamp_ms"]  # noqa: Y015
             def WhichOneof(self, oneof_group: _WhichOneofArgType__timestamp_ms) -> _WhichOneofReturnType__timestamp_ms | None: ...
 
+        @_typing.final
+        class Progress(_message.Message):
+            """The last micro-batch of a streaming query, for the sidecar's metrics. Reported once for each."""
+
+            DESCRIPTOR: _descriptor.Descriptor
+
+            INPUT_ROWS_FIELD_NUMBER: _builtins.int
+            PROCESSED_ROWS_PER_SECOND_FIELD_NUMBER: _builtins.int
+            BATCH_DURATION_MS_FIELD_NUMBER: _builtins.int
+            input_rows: _builtins.int
+            """Rows that the query has read."""
+            processed_rows_per_second: _builtins.float
+            batch_duration_ms: _builtins.int
+            def __init__(
+                self,
+                *,
+                input_rows: _builtins.int = ...,
+                processed_rows_per_second: _builtins.float = ...,
+                batch_duration_ms: _builtins.int = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_duration_ms", b"batch_duration_ms", "input_rows", b"input_rows", "processed_rows_per_second", b"processed_rows_per_second"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
         POSITIONS_FIELD_NUMBER: _builtins.int
+        PROGRESS_FIELD_NUMBER: _builtins.int
         @_builtins.property
         def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttachRequest.Report.Position]: ...
+        @_builtins.property
+        def progress(self) -> Global___AttachRequest.Report.Progress: ...
         def __init__(
             self,
             *,
             positions: _abc.Iterable[Global___AttachRequest.Report.Position] | None = ...,
+            progress: Global___AttachRequest.Report.Progress | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["positions", b"positions"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["positions", b"positions", "progress", b"progress"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

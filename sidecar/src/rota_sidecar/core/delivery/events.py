@@ -223,6 +223,8 @@ class Reported:
     """Positions of an application that fetches records itself."""
 
     positions: Sequence["ReportedPosition"]
+    # Of the last micro-batch, for metrics; it changes no state.
+    progress: "QueryProgress | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,17 @@ class ReportedPosition:
     tenure: int
     position: int
     timestamp_ms: int | None
+    # True: only the timestamp of the record at `position` is reported, and no record counts as done.
+    timestamp_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """A micro-batch of a streaming query."""
+
+    rows: int
+    rows_per_second: float
+    batch_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

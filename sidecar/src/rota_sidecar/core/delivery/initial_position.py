@@ -253,7 +253,7 @@ def open_fetch_session(
 
 def seek(core: Core, partition_state: PartitionState, offset: int) -> None:
     """Read from the offset of a seek; during a revocation, the next owner starts there."""
-    partition_state.reported = partition_state.reported_ms = None
+    partition_state.reported = partition_state.reported_time = None
     going = partition_state.state if isinstance(partition_state.state, Revoking) else None
     open_fetch_session(core, partition_state, offset, begins=True)
     if going is not None:
@@ -274,7 +274,7 @@ def renew(core: Core, partition_state: PartitionState, fetch_session: FetchSessi
 
 def begin_at_committed(core: Core, partition_state: PartitionState) -> None:
     """Start again at the committed offset: uncommitted verdicts of a detached application are void."""
-    partition_state.reported = partition_state.reported_ms = None
+    partition_state.reported = partition_state.reported_time = None
     if isinstance(partition_state.state, Running):
         core.drop_fetch_session(partition_state)
         partition_state.state = FetchingCommitted()

@@ -161,6 +161,13 @@ class PartitionProblem(NamedTuple):
     kind: ErrorKind | None = None
 
 
+class RecordTime(NamedTuple):
+    """Timestamp in ms of the record at an offset; None: there is no such record yet."""
+
+    offset: int
+    timestamp_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
     """A commit request; without an offset, up to the first record without a final verdict."""
@@ -194,9 +201,10 @@ class PartitionState:
     # Last known committed offset, for metrics and reports.
     committed: int | None = None
     bounds: Bounds | None = None
-    # Of an application that fetches records itself: offset of its first record that is not done, and that record's timestamp.
+    # Of an application that fetches records itself: offset of its first record that is not done.
     reported: int | None = None
-    reported_ms: int | None = None
+    # The last timestamp that it reported. It counts while the position is that of the record.
+    reported_time: RecordTime | None = None
     pending_commits: deque[PendingCommit] = field(default_factory=deque)
     commit_attempts: int = 0
     commit_retry_ms: int = 0

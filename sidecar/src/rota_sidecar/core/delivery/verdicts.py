@@ -3,6 +3,7 @@
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.core import Core
+from rota_sidecar.core.delivery.partition import RecordTime
 
 
 def judged(core: Core, event: on.Judged) -> None:
@@ -57,8 +58,11 @@ def reported(core: Core, event: on.Reported) -> None:
         partition_state = core.partition_states.get(each.partition)
         if partition_state is None or partition_state.tenure.number != each.tenure:
             continue
-        if partition_state.reported is None or each.position >= partition_state.reported:
-            partition_state.reported, partition_state.reported_ms = each.position, each.timestamp_ms
+        if each.timestamp_only:
+            partition_state.reported_time = RecordTime(each.position, each.timestamp_ms)
+        elif partition_state.reported is None or each.position >= partition_state.reported:
+            partition_state.reported = each.position
+            partition_state.reported_time = RecordTime(each.position, each.timestamp_ms)
             if partition_state.fetch_session is not None:
                 partition_state.fetch_session.ledger.settle_below(each.position, core.now_ms)
                 core.recount(partition_state.fetch_session)

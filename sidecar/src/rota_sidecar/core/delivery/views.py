@@ -90,13 +90,16 @@ def _view(partition_state: PartitionState) -> PartitionView:
         in_flight=0 if ledger is None else ledger.in_flight,
         waiting=0 if ledger is None else ledger.waiting,
         first_unresolved=None if ledger is None else ledger.first_unresolved,
-        # A position that has moved since the report, by a commit for example, makes the report void.
-        reported_ms=partition_state.reported_ms
-        if partition_state.reported == _position(partition_state)
-        else None,
+        reported_ms=_reported_ms(partition_state),
         stopped=_stopped(partition_state),
         problem=_problem(partition_state),
     )
+
+
+def _reported_ms(partition_state: PartitionState) -> int | None:
+    """Return the reported timestamp; a position that has moved since, by a commit for example, makes it void."""
+    time = partition_state.reported_time
+    return time.timestamp_ms if time is not None and time.offset == _position(partition_state) else None
 
 
 def _problem(partition_state: PartitionState) -> str:

@@ -238,6 +238,12 @@ def test_a_seek_while_a_batch_is_in_flight_is_not_undone_by_its_commit(
         own = Settings(bootstrap_servers=f"rota://{coordinator.address}", sidecar=sidecar.address)
         with rota_spark.process(spark_session, seek_first, own):
             wait_for("all is committed", lambda: of_topic(coordinator, "sought") == {0: 3}, within_s=WITHIN_S)
+            wait_for(
+                "the sidecar's metrics have the rows of both batches",
+                lambda: sidecar.metrics().get('rota_query_rows_total{group="sought"}') == len(seen),
+                within_s=WITHIN_S,
+            )
+            assert sidecar.metrics()['rota_query_rows_per_second{group="sought"}'] > 0
     assert seen == [0, 1, 2, 2]
 
 

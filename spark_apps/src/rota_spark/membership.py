@@ -110,6 +110,16 @@ class Membership:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def tenures(self) -> Mapping[Partition, int]:
+        """Number of the tenure of each partition."""
+        with self._changed:
+            return dict(self._tenures)
+
+    def report(self, report: pb.AttachRequest.Report) -> None:
+        """Send a report to the sidecar, if it is still attached."""
+        self._requests.put(pb.AttachRequest(report=report))
+
     def begin(self, plan: Plan) -> Batch:
         """Begin a batch with those ranges of the plan that still count. Raises SidecarAway."""
         with self._changed:

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -32,8 +32,11 @@ from rota_spark.columns import arrow_problem, installed_arrow
 from rota_spark.core.limit import BatchLimit
 from rota_spark.core.options import BOOTSTRAP_SERVERS, LIMIT_FILE, MAX_RECORDS, SIDECAR, TASKS, InvalidOption
 from rota_spark.core.plan import Partition, Range, ends, plan_in_log
+from rota_spark.first_records import first_records_at
+from rota_spark.lag_reports import LagReports
 from rota_spark.membership import Batch, Member, Membership, MembershipFailed
 from rota_spark.own_sidecar import OwnSidecar
+from rota_spark.progress_listener import ProgressListener
 from rota_spark.settings import Settings
 from rota_spark.sidecar_calls import SidecarAway, SidecarCalls
 from rota_spark.source import RotaDataSource
@@ -112,6 +115,8 @@ class Query:
         self._own: OwnSidecar | None = None
         self._calls: SidecarCalls | None = None
         self._membership: Membership | None = None
+        self._lag: LagReports | None = None
+        self._progress: ProgressListener | None = None
         self._key = ("", "")
         self._streaming: StreamingQuery | None = None
         self._folder: Path | None = None
@@ -137,12 +142,21 @@ class Query:
         self._calls = SidecarCalls(self._join())
         self._membership = Membership(self._calls, settings.client_id, self._on_failed, self._sink.assigned)
         self._membership.start(settings.start_within_seconds)
+        self._lag = LagReports(
+            self._membership,
+            self._calls,
+            partial(first_records_at, settings.bootstrap_servers, read_committed=True),
+        )
+        self._lag.start()
         self._folder = Path(tempfile.mkdtemp(prefix="rota-spark-", dir=settings.checkpoint_folder or None))
         self._spark.dataSource.register(RotaDataSource)
         reader = self._spark.readStream.format("rota").options(**self._options())
         writer = reader.load().writeStream.foreachBatch(self._process)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
+        self._progress = ProgressListener(self._membership.report)
+        self._spark.streams.addListener(self._progress)
         self._streaming = _triggered(writer, trigger).start()
+        self._progress.started(str(self._streaming.runId))
         self._watching.start()
 
     def _join(self) -> str:
@@ -189,9 +203,11 @@ class Query:
         """Process one micro-batch; Spark calls it in a thread of its own."""
         plan = plan_in_log((self._checkpoint / "offsets" / str(batch_id)).read_text())
         assert self._membership is not None
+        assert self._lag is not None
         began_s = self._clock_s()
         try:
             batch = self._membership.begin(plan)
+            self._lag.look(ends(batch.ranges))
             committed = self._write(records, batch) if batch.ranges else {}
         except SidecarAway as error:
             log.warning("batch %s is abandoned: the sidecar does not answer (%s)", batch_id, error)
@@ -201,6 +217,7 @@ class Query:
             raise
         finally:
             self._membership.end()
+            self._lag.look({})
         if batch.dropped:
             log.info(
                 "batch %s leaves out %s ranges that are not this member's to process now",
@@ -256,6 +273,11 @@ class Query:
                 self._membership.close()
             if self._own is not None:
                 self._own.close()
+            if self._lag is not None:
+                self._lag.close()
+            if self._progress is not None:
+                self._progress.ended()
+                self._spark.streams.removeListener(self._progress)
             with _lock:
                 _running.discard(self._key)
 

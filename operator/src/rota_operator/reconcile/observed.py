@@ -45,6 +45,8 @@ class OperatorSettings:
     authority: str = ""
     # Sidecars may send their token in plain text: only where the network is trusted.
     insecure: bool = False
+    # Groups may have SparkApplications: the operator has the rights for them.
+    manages_spark: bool = False
 
 
 class SidecarStrategies(NamedTuple):
@@ -63,6 +65,30 @@ class GroupStrategies:
     chosen: str = ""
     # By the name of the pod, of connected sidecars.
     sidecars: Mapping[str, SidecarStrategies] = field(default_factory=dict)
+
+
+class DrainProgress(NamedTuple):
+    """A drain that a driver's sidecar was ordered."""
+
+    is_over: bool
+    # Why it has failed: records in flight are delivered again; empty: it has not.
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkObjects:
+    """SparkApplications of a ConsumerGroup, and what its number of them depends on."""
+
+    # The API server serves the kind.
+    is_served: bool = True
+    # With the label of the ConsumerGroup's claim.
+    applications: tuple[Object, ...] = ()
+    # Pods of drivers, with the same label.
+    drivers: tuple[Object, ...] = ()
+    # By uid of a driver's pod.
+    drains: Mapping[str, DrainProgress] = field(default_factory=dict)
+    # Partitions that the group consumes; None: unknown.
+    partitions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +125,5 @@ class Observed:
     is_new: bool | None = None
     # Assignment strategies of the group and of its connected sidecars.
     strategies: GroupStrategies = GroupStrategies()
+    # Empty for a group without SparkApplications.
+    spark: SparkObjects = SparkObjects()

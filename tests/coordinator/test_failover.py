@@ -15,7 +15,7 @@ from tests.coordinator.fleet import Fleet, RoutingDriver, until
 from tests.coordinator.watched import SCENES, Watched, kill_at, served_by
 from tests.support.postgres.fixtures import StartPostgres
 
-pytestmark = [pytest.mark.process, pytest.mark.alone]
+pytestmark = [pytest.mark.process, pytest.mark.paired]
 
 GROUPS = 50
 SESSION_MS = 120_000

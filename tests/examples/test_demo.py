@@ -16,7 +16,7 @@ from tests.support.processes import Process
 from tests.support.tree import REPO
 from tests.support.web import get
 
-pytestmark = [pytest.mark.process, pytest.mark.alone]
+pytestmark = [pytest.mark.process, pytest.mark.paired]
 
 ORDERS = REPO / "examples" / "orders"
 WITHIN_S = 150

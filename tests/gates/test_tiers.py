@@ -190,7 +190,6 @@ def test_a_failure_among_shared_modules_fails_the_process_that_met_it(tmp_path: 
     (tmp_path / "test_it.py").write_text("def test_it(): assert False\n")
     (tmp_path / "conftest.py").touch()
     begun = tmp_path / "begun"
-    begun.mkdir()
     codes = [
         subprocess.run(
             command(tmp_path, f"--share={begun}"), cwd=REPO, capture_output=True, check=False
@@ -210,10 +209,12 @@ def test_a_module_that_cannot_be_read_fails_every_process(tmp_path: Path) -> Non
     assert "nothing_of_that_name" in done.stdout
 
 
-def test_what_measures_time_runs_after_all_others(tmp_path: Path) -> None:
-    tier = tiers.Tier("kafka", processes=2, has_alone=True)
+def test_what_is_timed_runs_after_all_others_and_what_measures_speed_last(tmp_path: Path) -> None:
+    tier = tiers.Tier("kafka", processes=3, has_paired=True, has_alone=True)
     assert [[(part.marks, *part.arguments) for part in group] for group in tiers.parts(tier, tmp_path)] == [
-        [("kafka and not alone", f"--share={tmp_path}")] * 2,
+        [("kafka and not paired and not alone", f"--share={tmp_path}")] * 3,
+        # A folder of their own: a module may have tests of both kinds.
+        [("kafka and paired", f"--share={tmp_path / 'pairs'}")] * 2,
         [("kafka and alone",)],
     ]
 

@@ -17,7 +17,7 @@ from tests.sidecar.delivery.rounds.member import Setting
 from tests.support.coordinator import serving
 from tests.support.kafka import Kafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.alone, pytest.mark.soak("delivery")]
+pytestmark = [pytest.mark.kafka, pytest.mark.paired, pytest.mark.soak("delivery")]
 # Kafka tells of a rebalance by the answer to a heartbeat: one round takes a partition away, the next gives it.
 ROUNDS, HEARTBEAT_MS = 2, 500
 CLEAN_MS = ROUNDS * HEARTBEAT_MS + 1_000

@@ -10,7 +10,7 @@ from tests.sidecar.membership.rolling.static import generations, handed_on, move
 from tests.sidecar.membership.rolling.table import lines
 from tests.support.kafka import Kafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.alone, pytest.mark.soak("membership")]
+pytestmark = [pytest.mark.kafka, pytest.mark.paired, pytest.mark.soak("membership")]
 
 SESSION_MS = 2_500
 STATIC_SESSION_MS = 6_000

@@ -73,6 +73,7 @@ class Share:
     """
 
     def __init__(self, begun: Path, *, whole_modules: bool) -> None:
+        begun.mkdir(parents=True, exist_ok=True)
         self._begun = begun
         self._whole_modules = whole_modules
 

@@ -12,7 +12,7 @@ from tests.sidecar.membership.rolling.table import lines
 from tests.support.coordinator import Coordinator, serving
 from tests.support.sidecar import TOPIC
 
-pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.soak("membership")]
+pytestmark = [pytest.mark.process, pytest.mark.paired, pytest.mark.soak("membership")]
 
 TIMES = 3
 SESSION_MS = 2_500

@@ -14,7 +14,7 @@ from tests.sidecar.delivery.rounds.history import lines
 from tests.sidecar.delivery.rounds.member import Setting
 from tests.support.coordinator import serving
 
-pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.soak("delivery")]
+pytestmark = [pytest.mark.process, pytest.mark.paired, pytest.mark.soak("delivery")]
 
 
 @pytest.fixture(scope="module")

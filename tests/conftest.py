@@ -11,6 +11,7 @@ pytest.register_assert_rewrite(
 
 pytest_plugins = [
     "tests.support.cluster.fixtures",
+    "tests.support.garbage",
     "tests.support.hangs",
     "tests.support.kafka.fixtures",
     "tests.support.ownership",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rota_operator.autoscaling.decision import Decision, Reason, decide, judge
+from rota_operator.autoscaling.decision import Decision, Reason, decide, judge, needed_replicas
 from rota_operator.autoscaling.history import SAMPLES_MAX, History
 from rota_operator.autoscaling.samples import GroupActivity, PartitionLoad, Sample
 from rota_operator.spec.workload import Autoscaling
@@ -46,6 +46,14 @@ def test_load_is_divided_by_what_a_busy_replica_processes_at_the_target() -> Non
     found = after(arrival_rate=40.0, backlog=600)
     assert (found.replicas, found.reason) == (6, Reason.LOAD_ABOVE_TARGET)
     assert "40.0 records/s arrive, 600 are uncommitted, a busy replica processes 10.0/s" in found.explanation
+
+
+def test_the_replicas_that_the_load_asks_for_are_not_bounded() -> None:
+    bounded = spec_of(max_replica_count=3)
+    found = after(spec=bounded, arrival_rate=900.0)
+    assert (found.replicas, needed_replicas(found.inputs, bounded)) == (3, 129)
+    for unknown in (after(2), after(done=0, busy_seconds=0.0), after(done=1, busy_seconds=1e300)):
+        assert needed_replicas(unknown.inputs, bounded) is None
 
 
 def test_a_backlog_alone_is_a_reason_to_grow() -> None:
@@ -96,6 +104,13 @@ KNOWLEDGE = [
     ("partial, shrinking", lambda: after(is_partial=True, arrival_rate=1.0), 2, Reason.METRICS_UNKNOWN),
     ("pods never start", lambda: after(arrival_rate=90.0, members=1), 2, Reason.REPLICAS_PENDING),
     ("pods never start, less load", lambda: after(arrival_rate=1.0, members=1), 1, Reason.LOAD_BELOW_TARGET),
+    ("rolled out, less load", lambda: after(arrival_rate=1.0, is_rolling_out=True), 2, Reason.ROLLOUT),
+    (
+        "rolled out, more load",
+        lambda: after(arrival_rate=40.0, is_rolling_out=True),
+        6,
+        Reason.LOAD_ABOVE_TARGET,
+    ),
     ("more than the partitions", lambda: after(arrival_rate=900.0), 12, Reason.LOAD_ABOVE_TARGET),
     ("observed for a short time", lambda: after(4, arrival_rate=1.0), 2, Reason.STABILIZING),
     ("a rate near 0", lambda: after(done=1, busy_seconds=1e9), 12, Reason.LOAD_ABOVE_TARGET),

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended"
     FEW_SAMPLES = "FewSamples"
     CHANGE_INTERVAL = "ChangeInterval"
+    ROLLOUT = "Rollout"
     STABILIZING = "Stabilizing"
     REPLICAS_PENDING = "ReplicasPending"
     PAUSE_ABOVE_GAIN = "PauseAboveGain"
@@ -134,6 +135,14 @@ def _need(inputs: Inputs, spec: Autoscaling, partitions: int) -> _Need | None:
     )
 
 
+def needed_replicas(inputs: Inputs, spec: Autoscaling) -> int | None:
+    """Return the replicas that the load asks for, neither aligned nor bounded; None: unknown, or more than can be counted."""
+    if inputs.knowledge is not Knowledge.GOOD or inputs.demand is None or inputs.service_rate is None:
+        return None
+    needed = _replicas(inputs.demand, inputs.service_rate, spec)
+    return None if needed >= NEED_MAX else needed
+
+
 def _replicas(demand: float, service_rate: float | None, spec: Autoscaling) -> int:
     if demand <= 0:
         return 0
@@ -211,7 +220,9 @@ def _steady(inputs: Inputs, need: _Need) -> Decision:
 
 
 def _change(inputs: Inputs, spec: Autoscaling, replicas: int, reason: Reason, text: str) -> Decision:
-    """Change the number, unless the last change is too recent."""
+    """Change the number, unless the last change is too recent, or a rollout would replace replicas that drain."""
+    if replicas < inputs.replicas and inputs.is_rolling_out:
+        return _hold(inputs, Reason.ROLLOUT, f"{text}; none is removed while the workload is rolled out")
     since_ms, wait_ms = inputs.since_change_ms, spec.min_change_interval_seconds * 1000
     if since_ms is not None and since_ms < wait_ms:
         said = f"{text}; the last change was {since_ms // 1000} s ago, minChangeIntervalSeconds is {wait_ms // 1000}"

@@ -60,6 +60,8 @@ class Inputs:
     observed_ms: int
     # More replicas than this number did not help; None: no such change is known.
     ineffective_replicas: int | None
+    # The workload replaces its replicas: none is to be removed meanwhile.
+    is_rolling_out: bool = False
 
 
 def summarize(history: History, spec: Autoscaling) -> Inputs | None:
@@ -94,6 +96,7 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
         since_change_ms=None if change is None else latest.at_ms - change.at_ms,
         observed_ms=latest.at_ms - (latest.at_ms if history.since_ms is None else history.since_ms),
         ineffective_replicas=min((each.before for each in history.ineffective), default=None),
+        is_rolling_out=latest.is_rolling_out,
     )
 
 

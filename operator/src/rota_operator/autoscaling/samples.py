@@ -61,6 +61,8 @@ class Sample:
     # Records that were processed since the sample before, and the time with records in flight, summed over members.
     done: int = 0
     busy_seconds: float = 0.0
+    # The workload replaces its replicas.
+    is_rolling_out: bool = False
     # Records per second that a replica may process at most, by a rate limit; None: no limit.
     service_rate_max: float | None = None
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-import rota
 from tests.cli.groups import fill
+from tests.support.load import Load
 from tests.support.processes import Process
 from tests.support.web import get, post
 
@@ -105,31 +104,6 @@ class Scaled:
         self.process.wait_until(holds, within_s=WITHIN_S)
 
 
-class Load:
-    """Records that are sent at a rate, which can be changed."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        self.per_second = 10.0
-        self.sent = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._send, args=(address, topic))
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Send no more; returns once all are sent."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _send(self, address: str, topic: str) -> None:
-        with rota.Producer(address) as producer:
-            while not self._stopping.wait(1 / self.per_second):
-                producer.send(topic, b"%d" % self.sent, partition=self.sent % PARTITIONS)
-                self.sent += 1
-            producer.flush()
-
-
 @contextmanager
 def running(folder: Path) -> Iterator[Scaled]:
     """Both groups under `rota up`, each stable with one replica."""
@@ -159,9 +133,7 @@ def running(folder: Path) -> Iterator[Scaled]:
 
 def test_replicas_follow_the_load_and_are_drained_before_they_stop(tmp_path: Path) -> None:
     with running(tmp_path) as scaled:
-        load = Load(scaled.address, "work")
-        load.start()
-        try:
+        with Load(scaled.address, "work", PARTITIONS, 10.0) as load:
             fill(scaled.address, "dry", *[500] * PARTITIONS)
             # One replica keeps up with 10 records per second, which are a half of what it can do.
             scaled.until(lambda: scaled.decided("work", "WithinTarget", "Stabilizing"))
@@ -174,8 +146,6 @@ def test_replicas_follow_the_load_and_are_drained_before_they_stop(tmp_path: Pat
             dry_run_is_reported(scaled)
             # They process what they are for.
             scaled.until(lambda: {line.split()[0] for line in notes(tmp_path)} >= {"work-0", "work-1"})
-        finally:
-            load.stop()
         scaled.until(lambda: scaled.wanted("work") == 1)
         assert scaled.decided("work", "LoadBelowTarget")
         assert "Fleet ordered a drain" in scaled.log("work-1")

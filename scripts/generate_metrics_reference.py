@@ -124,10 +124,12 @@ def operator() -> Iterable[Metric]:
         "unownedPartitions": 0,
         "lag": {"total": 0, "maxSeconds": 0},
         "desiredReplicas": 1,
+        "scaling": {"neededReplicas": 1},
         "replicas": 1,
         "conditions": [{"type": each.value, "status": "True"} for each in ConditionType],
     }
     metrics.update(Key("shop", "orders"), status, Alerts())
+    metrics.scale_decided(Key("shop", "orders"), 1, 2, "LoadAboveTarget")
     return metrics.collect()
 
 

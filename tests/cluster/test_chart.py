@@ -261,6 +261,10 @@ def test_prometheus_sees_the_pods_and_a_coordinator_that_stands_still(
     """Through the chart's monitors. Orders are priced, and no more come."""
     began = time.monotonic()  # noqa: TID251  a measurement
     cluster, group = release.cluster, f"{SHOP}.{GROUP}"
+    # Decisions are counted.
+    dry_run = {"spec": {"autoscaling": {"enabled": True, "dryRun": True, "pollingInterval": 1}}}
+    patch = ("--type=merge", f"--patch={json.dumps(dry_run)}")
+    cluster.kubectl("patch", f"cg/{GROUP}", f"--namespace={SHOP}", *patch)
     chart = rendered("--set=monitoring.podMonitor.enabled=true")
     prometheus = start_prometheus(
         # A scrape on a busy machine may be late.
@@ -276,6 +280,7 @@ def test_prometheus_sees_the_pods_and_a_coordinator_that_stands_still(
         f'sum(rota_assigned_partitions{{group="{group}"}}) == scalar(rota_group_partitions{{{of}}})',
         f'sum(rota_lag_records{{group="{group}"}}) == 0 and on () rota_group_lag_records{{{of}}} == 0',
         f'sum(rota_records_total{{group="{group}",verdict="ack"}}) > 0',
+        f"sum(rota_scale_decisions_total{{{of}}}) > 0",
         "rota_coordinator_members == scalar(count(rota_assigned_partitions))",
     ):
         prometheus.wait_for(query, within_s=WITHIN_S)

@@ -136,6 +136,8 @@ class Stage:
             "scaleTargetRef": {"kind": "StatefulSet", "name": name},
             "membership": {"static": True},
             "monitoring": {"alerts": {"lagSeconds": 60, "stuckSeconds": NEVER_S}},
+            # Decides, and holds: no member joins.
+            "autoscaling": {"enabled": name == IDLE, "dryRun": True, "pollingInterval": 1},
         }
         metadata = {"name": name, "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
         group = {"apiVersion": CONSUMER_GROUP.api_version, "kind": CONSUMER_GROUP.kind}

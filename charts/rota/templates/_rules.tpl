@@ -5,7 +5,7 @@
 - {apiGroups: [apps], resources: [deployments, statefulsets], verbs: [get, list, watch, patch]}
 - {apiGroups: [apps], resources: [deployments/scale, statefulsets/scale], verbs: [patch]}
 - {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create, patch]}
-- {apiGroups: [""], resources: [pods], verbs: [get, list]}
+- {apiGroups: [""], resources: [pods], verbs: [get, list, patch]}
 - {apiGroups: [""], resources: [events], verbs: [list, create]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [list]}

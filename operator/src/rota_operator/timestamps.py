@@ -1,4 +1,4 @@
-"""Formats times as the Kubernetes API does, in UTC. Called by the shells, in whose objects, plans and pages people read them."""
+"""Formats and parses times as the Kubernetes API does, in UTC. Called by the shells, in whose objects, plans and pages people read them."""
 
 from datetime import UTC, datetime
 
@@ -11,6 +11,11 @@ def timestamp(ms: int) -> str:
 def micro_timestamp(ms: int) -> str:
     """Format a time in ms as a `MicroTime` of the Kubernetes API: in microseconds."""
     return _rfc3339(datetime.fromtimestamp(ms / 1000, UTC), "microseconds")
+
+
+def milliseconds(text: str) -> int:
+    """Parse a time of the Kubernetes API. Raises ValueError."""
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def _rfc3339(at: datetime, precision: str) -> str:

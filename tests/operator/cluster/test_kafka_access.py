@@ -12,7 +12,10 @@ from rota_operator.cluster.kafka_access import (
     KafkaCredentials,
     read_credentials,
 )
+from rota_operator.cluster.observe import kafka_problem
+from rota_operator.cluster.queues import Key
 from rota_operator.spec.validation import parse_spec
+from tests.operator.reconcile.worlds import resource
 
 CLUSTERS = """
 clusters:
@@ -88,3 +91,23 @@ def test_a_list_that_cannot_be_read_is_refused(tmp_path: Path, text: str | None,
         (tmp_path / LIST).write_text(text)
     with pytest.raises(InvalidClusters, match=message):
         read_credentials(tmp_path)
+
+
+def test_an_autoscaler_that_may_remove_all_members_needs_the_operators_own_access(tmp_path: Path) -> None:
+    known, key = credentials(tmp_path, **FILES), Key("shop", "orders")
+
+    def problem(server: str, autoscaling: object) -> str:
+        spec = {
+            "bootstrapServers": [server], "topics": ["orders"], "scaleTargetRef": {"name": "orders"}, "autoscaling": autoscaling,
+        }  # fmt: skip
+        return kafka_problem(known, key, resource(**spec))
+
+    to_zero = {"enabled": True, "minReplicaCount": 0}
+    assert problem("other:9092", to_zero).startswith(
+        "the operator has no credentials for the group's Kafka cluster"
+    )
+    assert problem("plain:9092", to_zero) == ""
+    assert problem("rota://rota:7070", to_zero) == ""
+    assert problem("other:9092", {"enabled": True}) == ""
+    assert problem("other:9092", {**to_zero, "maxReplicaCount": "x"}) == "", "refused for that"
+    assert problem("other:9092", None) == ""

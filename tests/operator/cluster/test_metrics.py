@@ -28,6 +28,31 @@ def series(metrics: Metrics) -> set[str]:
     return {line for line in metrics.text().decode().splitlines() if line.startswith("rota_group")}
 
 
+def test_decisions_of_the_autoscaler_are_counted_by_direction_and_reason_and_go_with_the_group() -> None:
+    metrics = Metrics()
+    metrics.update(ORDERS, {"scaling": {"neededReplicas": 9}}, None)
+    for before, after, reason in (
+        (1, 4, "LoadAboveTarget"),
+        (4, 4, "WithinTarget"),
+        (4, 2, "LoadBelowTarget"),
+    ):
+        metrics.scale_decided(ORDERS, before, after, reason)
+    metrics.scale_decided(ORDERS, 1, 4, "LoadAboveTarget")
+    metrics.scale_decided(PAYMENTS, 0, 1, "OutOfBounds")
+    lines = {line for line in metrics.text().decode().splitlines() if line.startswith("rota_scale")}
+    names = 'name="orders",namespace="shop"'
+    counted = {
+        f'rota_scale_decisions_total{{direction="up",{names},reason="LoadAboveTarget"}} 2.0',
+        f'rota_scale_decisions_total{{direction="none",{names},reason="WithinTarget"}} 1.0',
+        f'rota_scale_decisions_total{{direction="down",{names},reason="LoadBelowTarget"}} 1.0',
+    }
+    assert counted < lines
+    assert of_orders(metrics)['rota_group_replicas{kind="recommended"}'] == 9.0
+    metrics.remove(ORDERS)
+    remaining = {line for line in metrics.text().decode().splitlines() if line.startswith("rota_scale")}
+    assert remaining == lines - counted
+
+
 def of_orders(metrics: Metrics) -> Mapping[str, float]:
     """The series of ORDERS, by their names and labels without namespace and name."""
     lines = (line.rpartition(" ") for line in series(metrics) if 'name="orders"' in line)

@@ -18,6 +18,7 @@ from rota_operator.cluster.perform import Performer
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.reconciler import (
     ATTEMPTS_MAX,
+    AUTOSCALED_S,
     CONFLICT_S,
     DELETION_S,
     JITTER,
@@ -205,6 +206,27 @@ def test_a_server_that_fails_while_the_cluster_is_read_is_the_api_servers_error_
 
     play(cluster, story)
     assert cluster.writes == []
+
+
+def test_a_group_that_rota_scales_is_compared_soon_because_no_watch_reports_other_autoscalers() -> None:
+    cluster = Cluster()
+    cluster.objects[GROUP]["spec"]["autoscaling"] = {"enabled": True}
+    theirs = {
+        "metadata": {"name": "theirs"},
+        "spec": {"scaleTargetRef": {"kind": "ConsumerGroup", "name": KEY.name}},
+    }
+
+    async def story(reconciler: Reconciler) -> None:
+        assert await reconciler.reconcile(KEY) == AUTOSCALED_S
+        autoscalers = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers"
+        cluster.objects[autoscalers] = {"items": [theirs]}
+        cluster.objects[GROUP]["metadata"]["generation"] = 2
+        await reconciler.reconcile(KEY)
+
+    play(cluster, story)
+    [before, after] = cluster.outcomes
+    assert (before.decision.is_autoscaled, after.observed.group_autoscalers) == (True, ("theirs",))
+    assert not after.decision.is_autoscaled
 
 
 def assert_looks(again_s: float | None) -> None:

@@ -249,6 +249,7 @@ ELSEWHERE = {
     ("scaleTargetRef", "apiVersion"), ("scaleTargetRef", "kind"), ("scaleTargetRef", "name"), ("sidecar", "container"),
     # Executed beside the plans.
     *(path for path in leaves(whole()) if path[:2] == ("offsets", "reset")),
+    *(path for path in leaves(whole()) if path[0] == "autoscaling"),
 }  # fmt: skip
 
 

@@ -72,6 +72,8 @@ class World:
     config_map: Json = None
     budget: Json = None
     autoscalers: tuple[str, ...] = ()
+    group_autoscalers: tuple[str, ...] = ()
+    kafka_problem: str = ""
     missing_secrets: tuple[str, ...] = ()
     members: int | None = 0
     is_new: bool | None = False
@@ -100,6 +102,8 @@ class World:
             config_map=copy.deepcopy(self.config_map),
             disruption_budget=copy.deepcopy(self.budget),
             autoscalers=self.autoscalers,
+            group_autoscalers=self.group_autoscalers,
+            kafka_problem=self.kafka_problem,
             missing_secrets=self.missing_secrets,
             members=self.members,
             is_new=self.is_new,

@@ -12,7 +12,8 @@ from rota_operator.overview.problems import NOT_AUTHORIZED, CoordinatorProblem
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Refusal, Remark
 from rota_operator.spec.conditions import DOCUMENTED, ConditionType, Reason
-from rota_operator.status.inputs import Pods, Progress, Sidecars, pods_of
+from rota_operator.spec.status import ConsumerGroupStatus, Scaling
+from rota_operator.status.inputs import AutoscalerState, Pods, Progress, Sidecars, pods_of
 from tests.operator.status.groups import (
     DECISION,
     NOW_MS,
@@ -220,6 +221,54 @@ def test_remarks_stand_in_the_message_and_change_no_status() -> None:
         Reason.FOREIGN_AUTOSCALER,
         "hpa scales it",
     )
+
+
+AUTOSCALED = replace(DECISION, is_autoscaled=True)
+SCALED = Scaling(recommendation=3, needed_replicas=7)
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "expected"),
+    [
+        ({}, {}, ("False", Reason.AUTOSCALING_DISABLED, "")),
+        ({"autoscaling": {"enabled": False}}, {"autoscaler": AutoscalerState(SCALED)}, ("False", Reason.AUTOSCALING_DISABLED, "")),
+        ({"autoscaling": {"enabled": True}}, {"decision": DECISION}, ("False", Reason.NOT_ACCEPTED, "see the condition Ready")),
+        (
+            {"autoscaling": {"enabled": True, "dryRun": True}}, {"autoscaler": AutoscalerState(SCALED)},
+            ("False", Reason.DRY_RUN, "spec.autoscaling.dryRun is true"),
+        ),
+        (
+            {"autoscaling": {"enabled": True}, "suspend": True}, {"autoscaler": AutoscalerState(SCALED)},
+            ("False", Reason.SUSPENDED, "spec.suspend is true"),
+        ),
+        (
+            {"autoscaling": {"enabled": True}}, {},
+            ("Unknown", Reason.METRICS_UNKNOWN, "the autoscaler has not measured the group yet"),
+        ),
+        (
+            {"autoscaling": {"enabled": True}}, {"autoscaler": AutoscalerState(SCALED, "no sidecar of the group reports")},
+            ("Unknown", Reason.METRICS_UNKNOWN, "no sidecar of the group reports"),
+        ),
+        ({"autoscaling": {"enabled": True}}, {"autoscaler": AutoscalerState(SCALED)}, ("True", Reason.METRICS_KNOWN, "")),
+    ],
+)  # fmt: skip
+def test_scaling_is_active_only_while_rota_may_scale_and_knows_the_load(
+    spec: Json, changes: Json, expected: tuple[str, Reason, str]
+) -> None:
+    found = condition(status(spec, **{"decision": AUTOSCALED, **changes}), "ScalingActive")
+    assert (found.status, found.reason, found.message) == expected
+
+
+def test_the_record_of_the_autoscaler_stays_until_the_next_leader_has_its_own_and_goes_with_the_autoscaler() -> (
+    None
+):
+    enabled, former = (
+        {"autoscaling": {"enabled": True}},
+        ConsumerGroupStatus(scaling=Scaling(recommendation=5)),
+    )
+    assert status(enabled, former=former).scaling == former.scaling
+    assert status(enabled, former=former, autoscaler=AutoscalerState(SCALED)).scaling == SCALED
+    assert status({}, former=former).scaling == Scaling()
 
 
 def test_a_deleted_group_says_what_it_waits_for() -> None:

@@ -26,7 +26,7 @@ RULES = (
     ("apps", ("deployments", "statefulsets"), ("get", "list", "watch", "patch")),
     ("apps", ("deployments/scale", "statefulsets/scale"), ("patch",)),
     ("", ("configmaps",), ("get", "list", "watch", "create", "patch")),
-    ("", ("pods",), ("get", "list")),
+    ("", ("pods",), ("get", "list", "patch")),
     ("", ("events",), ("list", "create")),
     ("policy", ("poddisruptionbudgets",), ("get", "list", "watch", "create", "patch", "delete")),
     ("autoscaling", ("horizontalpodautoscalers",), ("list",)),

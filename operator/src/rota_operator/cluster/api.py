@@ -116,10 +116,18 @@ class Api:
         path = kind.path(namespace, name, subresource, fieldManager=FIELD_MANAGER)
         return await self._request("PATCH", kind, path, f"{namespace}/{name}", changes, MERGE)
 
-    async def scale(self, kind: ResourceKind, namespace: str, name: str, replicas: int) -> None:
-        """Set the number of replicas through the scale subresource."""
-        scale = {"apiVersion": SCALE_API_VERSION, "kind": "Scale", "spec": {"replicas": replicas}}
-        await self.patch(kind, namespace, name, scale, "scale")
+    async def scale(
+        self, kind: ResourceKind, namespace: str, name: str, replicas: int, resource_version: str = ""
+    ) -> Object:
+        """Set the number of replicas through the scale subresource; with a resource version, of that version only."""
+        scale: dict[str, Any] = {
+            "apiVersion": SCALE_API_VERSION,
+            "kind": "Scale",
+            "spec": {"replicas": replicas},
+        }
+        if resource_version:
+            scale["metadata"] = {"resourceVersion": resource_version}
+        return await self.patch(kind, namespace, name, scale, "scale")
 
     async def create(self, kind: ResourceKind, namespace: str, body: Object) -> Object:
         """Create an object."""

@@ -204,16 +204,18 @@ class GroupWatches(GroupStates, Coordinators):
             watch.overview.record_event(watch.watched.group_id, kind, message, self._wall_ms())
             self._callbacks.on_view(key)
 
+    def reports(self, key: Key) -> Mapping[str, SidecarReport]:
+        """Return the live reports of a group's sidecars, by the names of their pods."""
+        watch = self._watches.get(key)
+        return {} if watch is None else {each.sidecar: each for each in watch.live(self._wall_ms())}
+
     def progress(self, key: Key) -> Mapping[ReportedPartition, Progress]:
         """Return the progress that sidecars report now."""
-        watch = self._watches.get(key)
-        if watch is None:
-            return {}
         return {
-            ReportedPartition(report.sidecar, Partition(each.topic, each.partition)): Progress(
+            ReportedPartition(name, Partition(each.topic, each.partition)): Progress(
                 each.last_progress_ms if each.HasField("last_progress_ms") else None, each.problem
             )
-            for report in watch.live(self._wall_ms())
+            for name, report in self.reports(key).items()
             for each in report.partitions
         }
 
@@ -234,15 +236,11 @@ class GroupWatches(GroupStates, Coordinators):
 
     def cluster_id(self, key: Key) -> str:
         """Return the id of the cluster that holds the records, as a sidecar reports it; empty: unknown."""
-        watch = self._watches.get(key)
-        reports = () if watch is None else watch.live(self._wall_ms())
-        return next((each.cluster_id for each in reports if each.cluster_id), "")
+        return next((each.cluster_id for each in self.reports(key).values() if each.cluster_id), "")
 
     def versions(self, key: Key) -> Mapping[str, str]:
         """Return the versions of the software that live sidecars report, by the name of the pod; empty: older than reported."""
-        watch = self._watches.get(key)
-        reports = () if watch is None else watch.live(self._wall_ms())
-        return {each.sidecar: each.version for each in reports}
+        return {name: each.version for name, each in self.reports(key).items()}
 
     @override
     def members(self, key: Key) -> int | None:
@@ -280,8 +278,7 @@ class GroupWatches(GroupStates, Coordinators):
         watch = self._watches.get(key)
         if watch is None:
             return None
-        reports = {each.sidecar: each for each in watch.live(self._wall_ms())}
-        return ResetAccess(watch.watched, watch.coordinator, self.description(key), reports)
+        return ResetAccess(watch.watched, watch.coordinator, self.description(key), self.reports(key))
 
     @override
     async def commit_initial_offsets(self, key: Key) -> None:

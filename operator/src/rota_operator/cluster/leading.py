@@ -14,14 +14,17 @@ from functools import partial
 from importlib.metadata import version as version_of_distribution
 from typing import Any, NamedTuple, TypeVar
 
+from rota_operator.autoscaling.decision import Decision as ScaleDecision
 from rota_operator.cluster import handlers
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.authority import AuthorityFile
+from rota_operator.cluster.autoscalers import Autoscalers, read_group
 from rota_operator.cluster.channels import Channels
 from rota_operator.cluster.client_workloads import ClientWorkloads
 from rota_operator.cluster.config import ClusterConfig
 from rota_operator.cluster.errors import ApiError, NotFound
 from rota_operator.cluster.event_recorder import EventRecorder, Fact
+from rota_operator.cluster.group_autoscaler import AutoscalerPorts
 from rota_operator.cluster.groups import GroupCallbacks, GroupWatches
 from rota_operator.cluster.index import ResourceIndex, key_of
 from rota_operator.cluster.kafka_access import read_credentials
@@ -149,6 +152,7 @@ class Leading:
             self._is_resetting,
         )
         self._resets = self._offset_resets()
+        self._autoscalers = Autoscalers(self._autoscaler_ports())
         self._queue = ReconcileQueue(self._failed, WORKERS)
         # By ConsumerGroup that exists.
         self._decided_last: dict[Key, Decided] = {}
@@ -183,6 +187,7 @@ class Leading:
                 self._events.run(),
                 *self._fleet.tasks(),
                 self._resets.run(),
+                self._autoscalers.run(),
                 *((self._page_groups.run(),) if config.page_address else ()),
                 self._authority.follow(self._authority_changed),
                 *self._clients(),
@@ -319,6 +324,30 @@ class Leading:
         )
         return OffsetResets(ports, ResetExecution(ExecutionPorts(api, server, access, source), plans))
 
+    def _autoscaler_ports(self) -> AutoscalerPorts:
+        environment = self._environment
+        return AutoscalerPorts(
+            environment.api,
+            environment.clocks.wall_ms,
+            partial(read_group, self._groups),
+            self._fleet.server.order,
+            lambda key: bool(self._status.written(key).scaling.decisions),
+            self._scale_decided,
+            self._status.view_changed,
+            self._scaling_event,
+            environment.event_log.exception,
+        )
+
+    def _scale_decided(self, key: Key, decision: ScaleDecision) -> None:
+        before = decision.inputs.replicas
+        self._environment.metrics.scale_decided(key, before, decision.replicas, decision.reason)
+
+    def _scaling_event(self, key: Key, fact: Fact) -> None:
+        """Record an Event about the number of pods, in the history that the page shows as well."""
+        if (last := self._decided_last.get(key)) is not None:
+            self._events.record(last.resource, fact)
+            self._groups.record_event(key, EventKind.SCALE, fact.message)
+
     def _reset_written(self, key: Key, resource: Object) -> None:
         """Take over the record of a reset: the settings of the sidecars may change by it."""
         self._status.observed(key, resource)
@@ -366,6 +395,7 @@ class Leading:
         # Our own finalizer is no reason to reconcile again.
         self._resources.refresh(outcome.observed.resource)
         record_outcome(self._events, None if was is None else was.problem, outcome)
+        self._autoscalers.decided(key, outcome)
         self._resets.decided(key, outcome.observed.resource, is_accepted=outcome.decision.refusal is None)
         self._status.observed(key, outcome.observed.resource)
 
@@ -376,6 +406,7 @@ class Leading:
         self._status.forget(key)
         self._fleet.forget(key)
         self._resets.forget(key)
+        self._autoscalers.forget(key)
         self._environment.metrics.remove(key)
         # A watch that was interrupted does not report what was deleted meanwhile.
         if (claim := self._resources.drop(key)) is not None:
@@ -413,6 +444,7 @@ class Leading:
                     self._fleet.settings.refusals(key),
                     self._fleet.fenced.messages(key),
                 ),
+                autoscaler=self._autoscalers.state(key),
             )
         )
 

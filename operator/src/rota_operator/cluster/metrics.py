@@ -30,7 +30,11 @@ STATUS_GAUGES = {
     "rota_group_lag_records": (("lag", "total"), "Uncommitted records in all partitions."),
     "rota_group_lag_seconds": (("lag", "maxSeconds"), "Age of the oldest uncommitted record."),
 }
-REPLICAS = {"desired": "desiredReplicas", "actual": "replicas"}
+REPLICAS = {
+    "desired": ("desiredReplicas",),
+    "actual": ("replicas",),
+    "recommended": ("scaling", "neededReplicas"),
+}
 
 
 class Rebalances(NamedTuple):
@@ -89,6 +93,13 @@ class Metrics:
             NAMES,
             registry=registry,
         )
+        self._decisions = Counter(
+            "rota_scale_decisions",
+            "Decisions of the autoscaler since this process leads, by direction: up, down or none; one that repeats the one before is "
+            "not counted.",
+            [*NAMES, "direction", "reason"],
+            registry=registry,
+        )
         self._conditions = Gauge(
             "rota_group_condition",
             "1 if the condition is True, 0 if it is False; no series if it is Unknown.",
@@ -97,7 +108,7 @@ class Metrics:
         )
         self._replicas = Gauge(
             "rota_group_replicas",
-            "Replicas of the workload by kind: desired or actual.",
+            "Replicas of the workload by kind: desired, actual, or recommended: those that the load asks for, whatever the bounds are.",
             [*NAMES, "kind"],
             registry=registry,
         )
@@ -109,6 +120,8 @@ class Metrics:
         self._children: dict[Key, dict[tuple[Gauge, tuple[str, ...]], Gauge]] = {}
         # Of groups whose generation was known once.
         self._counted: dict[Key, Rebalances] = {}
+        # Direction and reason of the decisions that were counted.
+        self._decided: dict[Key, set[tuple[str, str]]] = {}
 
     def reconciled(self, outcome: str, seconds: float) -> None:
         """Count a reconcile."""
@@ -129,12 +142,20 @@ class Metrics:
             child.set(wanted[series])
         self._count_rebalances(key, status.get("generation"))
 
+    def scale_decided(self, key: Key, before: int, after: int, reason: str) -> None:
+        """Count a decision of the autoscaler."""
+        direction = "none" if after == before else "up" if after > before else "down"
+        self._decided.setdefault(key, set()).add((direction, reason))
+        self._decisions.labels(*key, direction, reason).inc()
+
     def remove(self, key: Key) -> None:
         """Remove the series of a ConsumerGroup that is gone."""
         for gauge, labels in self._children.pop(key, {}):
             gauge.remove(*labels)
         if self._counted.pop(key, None) is not None:
             self._rebalances.remove(*key)
+        for labels in self._decided.pop(key, ()):
+            self._decisions.remove(*key, *labels)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -161,8 +182,8 @@ class Metrics:
         for name, (path, _) in STATUS_GAUGES.items():
             if (value := value_at(status, path)) is not None:
                 found.append(((self._gauges[name], tuple(key)), float(value)))
-        for kind, field in REPLICAS.items():
-            if (value := status.get(field)) is not None:
+        for kind, path in REPLICAS.items():
+            if (value := value_at(status, path)) is not None:
                 found.append(((self._replicas, (*key, kind)), float(value)))
         for each in status.get("conditions") or ():
             if each["status"] != "Unknown":

@@ -11,7 +11,7 @@ observation leads to a change.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
 
@@ -19,14 +19,14 @@ from rota_operator.cluster.api import Api, loop_time
 from rota_operator.cluster.errors import ApiError
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kafka_access import KafkaCredentials
-from rota_operator.cluster.kinds import CONFIG_MAP, DISRUPTION_BUDGET, workload_kind
+from rota_operator.cluster.kinds import CONFIG_MAP, CONSUMER_GROUP, DISRUPTION_BUDGET, workload_kind
 from rota_operator.cluster.owned_index import Owned, OwnedIndex, objects_name
 from rota_operator.cluster.pending_pods import pending_pods
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.refused_pods import refused_pods
 from rota_operator.cluster.shared_reads import KEPT_S, SharedReads
 from rota_operator.reconcile.actions import CLAIM_LABEL
-from rota_operator.reconcile.group import claim_of
+from rota_operator.reconcile.group import claim_of, group_of
 from rota_operator.reconcile.observed import (
     GroupStrategies,
     Object,
@@ -34,6 +34,8 @@ from rota_operator.reconcile.observed import (
     OperatorSettings,
     WorkloadRef,
 )
+from rota_operator.reconcile.scaling import autoscaler_name
+from rota_operator.spec.validation import InvalidSpec
 
 
 class GroupStates(Protocol):
@@ -79,6 +81,7 @@ async def observe(
         autoscalers = tasks.create_task(autoscalers_of(around.reads, key, own.target, age_s_max))
         pending = tasks.create_task(pending_pods(api, key.namespace, selector, resource))
     adopted, config_map, budget = owned.result()
+    on_target, on_group = autoscalers.result()
     return Observed(
         resource=resource,
         settings=around.settings(),
@@ -88,7 +91,9 @@ async def observe(
         claims=around.resources.rivals(own),
         config_map=config_map,
         disruption_budget=budget,
-        autoscalers=autoscalers.result(),
+        autoscalers=on_target,
+        group_autoscalers=on_group,
+        kafka_problem=kafka_problem(around.kafka, key, resource),
         missing_secrets=pending.result().missing_secrets,
         pods_are_pending=pending.result().exist,
         refused_pods=await refused_pods(api, target.result()),
@@ -133,15 +138,31 @@ async def target_of(api: Api, key: Key, target: WorkloadRef | None) -> Object | 
 
 async def autoscalers_of(
     reads: SharedReads, key: Key, target: WorkloadRef | None, age_s_max: float
-) -> tuple[str, ...]:
-    """Return the names of the HorizontalPodAutoscalers that scale the workload, as they were at most this long ago."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the HorizontalPodAutoscalers of the workload and of the ConsumerGroup, as they were at most this long ago."""
     if target is None:
-        return ()
+        return (), ()
     found = await reads.autoscalers(key.namespace, loop_time(), age_s_max)
-    return tuple(each["metadata"]["name"] for each in found if scales(each, target))
+    group = WorkloadRef(CONSUMER_GROUP.kind, key.name)
+    on_target, on_group = (
+        tuple(autoscaler_name(each) for each in found if scales(each, scaled)) for scaled in (target, group)
+    )
+    return on_target, on_group
 
 
 def scales(autoscaler: Object, target: WorkloadRef) -> bool:
     """Return whether an autoscaler scales the workload."""
     reference = autoscaler["spec"]["scaleTargetRef"]
     return (reference.get("kind"), reference.get("name")) == tuple(target)
+
+
+def kafka_problem(kafka: KafkaCredentials, key: Key, resource: Object) -> str:
+    """Return why the operator cannot read the group's Kafka cluster itself; empty: it can, or no autoscaler may remove all members."""
+    autoscaling = (resource.get("spec") or {}).get("autoscaling")
+    if not isinstance(autoscaling, Mapping) or autoscaling.get("minReplicaCount") != 0:
+        return ""
+    try:
+        group = group_of(resource)
+    except InvalidSpec:
+        return ""
+    return kafka.access(group.spec, key.namespace, group.group_id).problem

@@ -42,6 +42,8 @@ DELETION_S = 2.0
 # What no watch reports is looked for: a missing workload, a missing Secret, why a StatefulSet lacks pods.
 LOOK_FIRST_S = 1.0
 LOOK_MAX_S = 30.0
+# For other autoscalers of a group that Rota scales.
+AUTOSCALED_S = 20.0
 # Of one reconcile, while others change the same objects.
 ATTEMPTS_MAX = 8
 # After that many: the others are not done yet, and no backoff is needed for their sake.
@@ -174,6 +176,9 @@ class Reconciler:
             now_s = loop_time()
             return look_again_s(now_s - self._looking.setdefault(key, now_s))
         self._looking.pop(key, None)
+        if decision.is_autoscaled:
+            # Another autoscaler, which no watch reports, must not be fought over.
+            return min(self._resync_s, AUTOSCALED_S)
         return self._resync_s * random.uniform(1 - JITTER, 1 + JITTER)
 
 

@@ -98,6 +98,11 @@ class StatusWriter:
             known.take_over(resource)
         known.is_dirty = True
 
+    def written(self, key: Key) -> ConsumerGroupStatus:
+        """Return the status as the API server holds it; empty: nothing was observed yet."""
+        known = self._groups.get(key)
+        return ConsumerGroupStatus() if known is None else known.parsed
+
     def view_changed(self, key: Key) -> None:
         """Mark the status for an update."""
         if (known := self._groups.get(key)) is not None:

@@ -27,7 +27,7 @@ class Backend(Enum):
 
 UNSUPPORTED_FIELDS: Mapping[Backend, Sequence[Path]] = {
     Backend.LOCAL: (("auth",), ("spark",), ("monitoring", "alerts")),
-    Backend.CLUSTER: (("autoscaling",), ("spark",)),
+    Backend.CLUSTER: (("spark",),),
 }
 # Of local processes, each with the reason.
 IGNORED_FIELDS: Mapping[Path, str] = {

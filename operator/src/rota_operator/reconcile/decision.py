@@ -42,6 +42,8 @@ class Decision:
     sidecar_image: str = ""
     selector: str = ""
     desired_replicas: int | None = None
+    # Rota's autoscaler measures the group; whether it changes anything is said by spec.autoscaling.dryRun.
+    is_autoscaled: bool = False
 
 
 def pinned_decision(

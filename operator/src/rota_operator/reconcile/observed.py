@@ -111,8 +111,12 @@ class Observed:
     claims: tuple[Claim, ...] = ()
     config_map: Object | None = None
     disruption_budget: Object | None = None
-    # Names of HorizontalPodAutoscalers on the target that are not on this ConsumerGroup.
+    # HorizontalPodAutoscalers that scale the target itself, by name, those of KEDA with their ScaledObject.
     autoscalers: tuple[str, ...] = ()
+    # The same, of those that scale this ConsumerGroup.
+    group_autoscalers: tuple[str, ...] = ()
+    # Why the operator cannot read the group's Kafka cluster without members; empty: it can, or need not.
+    kafka_problem: str = ""
     # Secrets that spec.auth names, as "name" or "name/key", of which the kubelet or the API server says that they are missing.
     missing_secrets: tuple[str, ...] = ()
     # Pods of a group that names Secrets have not mounted them yet: the kubelet may report a missing one.

@@ -29,6 +29,7 @@ from rota_operator.reconcile.owned_objects import config_map_actions, disruption
 from rota_operator.reconcile.ownership import is_applied
 from rota_operator.reconcile.release import plan_deletion, release, wants_group_deleted
 from rota_operator.reconcile.rollouts import rollout_remarks
+from rota_operator.reconcile.scaling import applied_replicas, is_autoscaled
 from rota_operator.reconcile.selectors import selector_text
 from rota_operator.reconcile.settings import settings_hash, settings_text
 from rota_operator.reconcile.sidecar import SidecarSpec, needs_instances, rack_problem, secret_files
@@ -93,6 +94,7 @@ def plan(observed: Observed) -> Decision:
         sidecar_image=accepted.sidecar.image,
         selector=selector_text(accepted.target["spec"]["selector"]),
         desired_replicas=_desired_replicas(observed, group, accepted.target),
+        is_autoscaled=is_autoscaled(observed, group.spec),
     )
 
 
@@ -106,6 +108,16 @@ def _spec_problem(observed: Observed, group: Group) -> Refusal | None:
         )
     if errors := unsupported(group.spec, Backend.CLUSTER):
         return Refusal(Reason.UNSUPPORTED_FIELD, _first_of(errors))
+    if (
+        observed.kafka_problem
+        and group.spec.autoscaling.enabled
+        and not group.spec.autoscaling.min_replica_count
+    ):
+        return Refusal(
+            Reason.UNSUPPORTED_FIELD,
+            "spec.autoscaling.minReplicaCount must be 1 or more, because the lag of a group on Kafka without members is unknown: "
+            f"{observed.kafka_problem}",
+        )
     if errors := [*sidecar_errors(group.spec), *resource_errors(group.spec)]:
         return Refusal(Reason.INVALID_SPEC, _first_of(errors))
     status = observed.resource.get("status") or {}
@@ -245,9 +257,9 @@ def _adopt(accepted: Accepted) -> Iterator[Action]:
 
 
 def _scale(observed: Observed, accepted: Accepted) -> Iterator[Action]:
-    """Yield the change of the number of pods; another autoscaler's number stays."""
-    replicas = accepted.group.spec.replicas
-    if replicas is not None and not observed.autoscalers and replicas != replicas_of(accepted.target):
+    """Yield the change of the number of pods; an autoscaler's number stays."""
+    replicas = applied_replicas(observed, accepted.group.spec)
+    if replicas is not None and replicas != replicas_of(accepted.target):
         yield ScaleWorkload(ref_of(accepted.target), replicas)
 
 
@@ -272,9 +284,9 @@ def _needs_initial_offsets(observed: Observed, accepted: Accepted) -> bool:
 
 
 def _desired_replicas(observed: Observed, group: Group, target: Object) -> int:
-    """Return the number of pods that is applied: an autoscaler of the workload has its own."""
-    replicas = group.spec.replicas
-    return replicas_of(target) if replicas is None or observed.autoscalers else replicas
+    """Return the number of pods that is to be: the one that is applied, or the workload's own."""
+    replicas = applied_replicas(observed, group.spec)
+    return replicas_of(target) if replicas is None else replicas
 
 
 def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
@@ -311,12 +323,25 @@ def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
             f"the assignment strategy changes to {accepted.group.spec.assignment.strategy}, and the former one stays on offer; "
             f"waiting for {waits_for}",
         )
+    yield from _autoscaler_remarks(observed, accepted)
+
+
+def _autoscaler_remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
+    """Yield what other autoscalers do; one on the group is welcome unless Rota's own is enabled."""
+    target = accepted.target
     if observed.autoscalers:
         yield Remark(
             ConditionType.SCALING_ACTIVE,
             Reason.FOREIGN_AUTOSCALER,
             f"HorizontalPodAutoscaler {', '.join(sorted(observed.autoscalers))} scales {target['kind']} "
             f"{target['metadata']['name']}, so spec.replicas is not applied; let it scale the ConsumerGroup instead",
+        )
+    elif observed.group_autoscalers and accepted.group.spec.autoscaling.enabled:
+        yield Remark(
+            ConditionType.SCALING_ACTIVE,
+            Reason.FOREIGN_AUTOSCALER,
+            f"HorizontalPodAutoscaler {', '.join(sorted(observed.group_autoscalers))} scales the ConsumerGroup, so Rota does not; "
+            "delete it, or set spec.autoscaling.enabled to false",
         )
 
 

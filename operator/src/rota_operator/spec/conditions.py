@@ -80,6 +80,10 @@ class Reason(StrEnum):
     # Replicas and resets.
     FOREIGN_AUTOSCALER = "ForeignAutoscaler"
     AUTOSCALING_DISABLED = "AutoscalingDisabled"
+    NOT_ACCEPTED = "NotAccepted"
+    DRY_RUN = "DryRun"
+    METRICS_KNOWN = "MetricsKnown"
+    METRICS_UNKNOWN = "MetricsUnknown"
     NOT_REQUESTED = "NotRequested"
     RESET_WAITING = "ResetWaiting"
     RESET_REJECTED = "ResetRejected"
@@ -173,7 +177,13 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_STUCK, "Unknown", Reason.PARTITIONS_UNOWNED, "Partitions are assigned to no member, and no owned one is stuck."),
         (_STUCK, "Unknown", Reason.PROGRESS_UNKNOWN, "The progress of at least one partition is not known, and no known one is stuck."),
         (_SCALING, "False", Reason.AUTOSCALING_DISABLED, "Rota does not scale the workload: `spec.replicas` or the workload's own number applies."),
-        (_SCALING, "False", Reason.FOREIGN_AUTOSCALER, "A HorizontalPodAutoscaler scales the workload itself; let it scale the ConsumerGroup."),
+        (_SCALING, "False", Reason.FOREIGN_AUTOSCALER, "A HorizontalPodAutoscaler, or KEDA through one, scales the workload itself, or the ConsumerGroup although `autoscaling.enabled` is true; the message names it. Rota scales nothing meanwhile."),
+        (_SCALING, "False", Reason.NOT_ACCEPTED, "The ConsumerGroup is not accepted, or is being deleted; see `Ready`. The number of replicas stays."),
+        (_SCALING, "False", Reason.DRY_RUN, "`autoscaling.dryRun` is true: decisions are written to `status.scaling`, and `spec.replicas` or the workload's own number applies."),
+        (_SCALING, "False", Reason.SUSPENDED, "`suspend` is true: the backlog says nothing, so the number of replicas stays."),
+        (_SCALING, "False", Reason.RESET_IN_PROGRESS, "Offsets are being reset: the number of replicas stays until the members read again."),
+        (_SCALING, "True", Reason.METRICS_KNOWN, "Rota scales the workload by the group's load; `status.scaling` has its decisions."),
+        (_SCALING, "Unknown", Reason.METRICS_UNKNOWN, "The load of the group is unknown; the message says why. The number of replicas stays, or is that of `autoscaling.fallback`."),
         (_RESET, "False", Reason.NOT_REQUESTED, "`offsets.reset` is not set."),
         (_RESET, "False", Reason.RESET_WAITING, "The reset has not begun; the message says what it waits for."),
         (_RESET, "False", Reason.RESET_REJECTED, "The reset cannot be executed as it is specified; the message says why. Nothing has changed."),

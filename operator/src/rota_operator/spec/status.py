@@ -71,15 +71,108 @@ class LastRebalance(StatusModel):
     )
 
 
+class ScalingInputs(StatusModel):
+    """Inputs of a decision of the autoscaler, from which it can be made again. Rates are in records per second; unknown values are absent."""
+
+    knowledge: str = Field(
+        description="What was known of the load: Good, Unknown, Rebalancing, Suspended or FewSamples."
+    )
+    problem: str = Field(default="", description="What was wrong with the latest sample.")
+    members: int | None = Field(default=None, description="The number of members of the group.")
+    partitions: int | None = Field(default=None, description="The number of partitions of the group.")
+    good_samples: int = Field(
+        default=0, description="The number of samples since the last rebalance that the decision rests on."
+    )
+    bad_samples: int = Field(default=0, description="The number of consecutive failed samples.")
+    arrival_rate: float | None = Field(default=None, description="The rate at which records arrive.")
+    backlog: Int64 | None = Field(default=None, description="The number of uncommitted records.")
+    lag_seconds: float | None = Field(
+        default=None, description="The age of the oldest uncommitted record, in seconds."
+    )
+    demand: float | None = Field(
+        default=None,
+        description="The rate at which records are to be processed: those that arrive, and the backlog within catchUpSeconds.",
+    )
+    peak_demand: float | None = Field(
+        default=None, description="The highest demand within minChangeIntervalSeconds."
+    )
+    service_rate: float | None = Field(
+        default=None, description="The rate at which a replica processes records while it is busy."
+    )
+    is_partial: bool = Field(
+        default=False, description="Whether the load of some partitions or members was unknown."
+    )
+    is_late: bool = Field(
+        default=False, description="Whether the oldest uncommitted record was older than lagSecondsTarget."
+    )
+    hot_partitions: tuple[str, ...] = Field(
+        default=(),
+        max_length=5,
+        description="Partitions with more load than one replica processes; more replicas do not help them.",
+    )
+    pause_ms: Int64 | None = Field(
+        default=None, description="The expected duration of a rebalance, in milliseconds."
+    )
+    since_change_ms: Int64 | None = Field(
+        default=None, description="The time since the last change of the number of replicas, in milliseconds."
+    )
+    observed_ms: Int64 = Field(
+        default=0, description="The time since which the group was observed without a gap, in milliseconds."
+    )
+    ineffective_replicas: int | None = Field(
+        default=None, description="The number of replicas beyond which growth did not help before."
+    )
+    is_rolling_out: bool = Field(default=False, description="Whether the workload was being rolled out.")
+
+
+class ScalingDecision(StatusModel):
+    """A decision of the autoscaler."""
+
+    time: str = Field(description="The time of the decision.", json_schema_extra=DATE_TIME)
+    replicas: int = Field(description="The number of replicas before the decision.")
+    recommendation: int = Field(description="The number of replicas that was decided.")
+    reason: str = Field(description="A programmatic identifier, in CamelCase, of the reason.", max_length=64)
+    message: str = Field(
+        default="",
+        description="A human-readable message with the numbers behind the decision.",
+        max_length=1024,
+    )
+    dry_run: bool = Field(default=False, description="Whether the decision was only reported.")
+    inputs: ScalingInputs = Field(description="The inputs of the decision.")
+
+
+class IneffectiveScaling(StatusModel):
+    """Growth after which the group did not process more records."""
+
+    time: str = Field(description="The time at which that was found.", json_schema_extra=DATE_TIME)
+    from_replicas: int = Field(description="The number of replicas before the change.")
+    to_replicas: int = Field(description="The number of replicas after the change.")
+
+
 class Scaling(StatusModel):
-    """The autoscaler's last decision."""
+    """The state of the autoscaler."""
 
     recommendation: int | None = Field(default=None, description="The recommended number of replicas.")
-    explanation: str = Field(default="", description="How the recommendation was computed.")
+    needed_replicas: int | None = Field(
+        default=None,
+        description="The number of replicas that the load asks for, whatever minReplicaCount, maxReplicaCount and the number of "
+        "partitions are.",
+    )
+    explanation: str = Field(default="", description="How the recommendation was computed.", max_length=1024)
     last_scale_time: str | None = Field(
         default=None,
-        description="The last time the number of replicas was changed.",
+        description="The last time the autoscaler changed the number of replicas.",
         json_schema_extra=DATE_TIME,
+    )
+    decisions: tuple[ScalingDecision, ...] = Field(
+        default=(),
+        max_length=20,
+        description="The last 20 decisions, newest first. One that repeats the one before it is not listed.",
+    )
+    ineffective: tuple[IneffectiveScaling, ...] = Field(
+        default=(),
+        max_length=5,
+        description="Growth that did not help; it is not repeated for half an hour.",
     )
 
 
@@ -166,7 +259,7 @@ class ConsumerGroupStatus(StatusModel):
     )
     lag: Lag = Field(default=Lag(), description="The uncommitted records of the group.")
     rebalance: LastRebalance = Field(default=LastRebalance(), description="The most recent rebalance.")
-    scaling: Scaling = Field(default=Scaling(), description="The autoscaler's last decision.")
+    scaling: Scaling = Field(default=Scaling(), description="The state of the autoscaler.")
     offset_reset: OffsetReset | None = Field(
         default=None, description="The state of the reset in spec.offsets.reset."
     )

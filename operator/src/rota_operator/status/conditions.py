@@ -15,7 +15,7 @@ from rota_operator.resets.machine import suspends
 from rota_operator.spec.conditions import ConditionType, Reason
 from rota_operator.spec.model import Alerts, ConsumerGroupSpec
 from rota_operator.spec.status import Condition
-from rota_operator.status.inputs import StatusInputs
+from rota_operator.status.inputs import AutoscalerState, StatusInputs
 from rota_operator.status.offset_reset import reset_state
 from rota_operator.status.partitions import Judge, Judgement, listed
 from rota_operator.status.views import is_reporting, reported, subscribed
@@ -316,11 +316,26 @@ def stuck(evidence: Evidence) -> Verdict:
 
 
 def scaling_active(evidence: Evidence) -> Verdict:
-    """Decide ScalingActive: Rota does not scale yet, and a foreign autoscaler is named."""
-    for remark in evidence.inputs.decision.remarks:
+    """Decide ScalingActive: True only while Rota's autoscaler knows the load and may act on it."""
+    inputs, spec = evidence.inputs, evidence.spec
+    for remark in inputs.decision.remarks:
         if remark.reason == Reason.FOREIGN_AUTOSCALER:
             return Verdict("False", Reason.FOREIGN_AUTOSCALER, remark.message)
-    return Verdict("False", Reason.AUTOSCALING_DISABLED)
+    if spec is None or not spec.autoscaling.enabled:
+        return Verdict("False", Reason.AUTOSCALING_DISABLED)
+    if not inputs.decision.is_autoscaled:
+        return Verdict("False", Reason.NOT_ACCEPTED, "see the condition Ready")
+    if spec.autoscaling.dry_run:
+        return Verdict("False", Reason.DRY_RUN, "spec.autoscaling.dryRun is true")
+    return _suspension(evidence) or _measured(inputs.autoscaler)
+
+
+def _measured(state: AutoscalerState | None) -> Verdict:
+    if state is None:
+        return Verdict("Unknown", Reason.METRICS_UNKNOWN, "the autoscaler has not measured the group yet")
+    if state.problem:
+        return Verdict("Unknown", Reason.METRICS_UNKNOWN, state.problem)
+    return Verdict("True", Reason.METRICS_KNOWN)
 
 
 def offset_reset(evidence: Evidence) -> Verdict:

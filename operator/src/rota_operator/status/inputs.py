@@ -10,7 +10,7 @@ from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Decision, Refusal
 from rota_operator.reconcile.observed import Object
 from rota_operator.spec.model import ConsumerGroupSpec
-from rota_operator.spec.status import ConsumerGroupStatus
+from rota_operator.spec.status import ConsumerGroupStatus, Scaling
 
 # Of a Deployment, while the API server refuses its pods: a quota, a Pod Security level, an admission webhook.
 REPLICA_FAILURE = "ReplicaFailure"
@@ -63,6 +63,15 @@ class Sidecars:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoscalerState:
+    """State of a group's autoscaler in this process."""
+
+    scaling: Scaling
+    # Why the load is unknown; empty: it is known.
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusInputs:
     """Everything that the status of one ConsumerGroup depends on."""
 
@@ -91,6 +100,8 @@ class StatusInputs:
     # Why the operator cannot read the group's Kafka cluster itself; empty: it can, or the group is not on Kafka.
     kafka_problem: str = ""
     sidecars: Sidecars = Sidecars()
+    # None: no autoscaler has looked at the group yet.
+    autoscaler: AutoscalerState | None = None
 
 
 def pods_of(workload: Object, refused: str = "") -> Pods:

@@ -14,6 +14,7 @@ from rota_operator.spec.status import (
     LastRebalance,
     OffsetReset,
     Placement,
+    Scaling,
     StatusModel,
 )
 from rota_operator.spec.validation import InvalidSpec, parse_model
@@ -55,6 +56,7 @@ def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
         rebalance=former.rebalance
         if inputs.group is None
         else _last_rebalance(inputs.group, former.rebalance),
+        scaling=_scaling(inputs),
         offset_reset=_offset_reset(inputs),
         placements=() if group is None else tuple(_placements(group)),
         conditions=conditions,
@@ -91,6 +93,9 @@ def _urgent(status: ConsumerGroupStatus) -> object:
         status.selector,
         status.desired_replicas,
         status.offset_reset,
+        # The plan applies spec.replicas until the first decision is there, and the next leader waits from the last change on.
+        bool(status.scaling.decisions),
+        status.scaling.last_scale_time,
     )
 
 
@@ -163,6 +168,13 @@ def _last_rebalance(group: GroupView, former: LastRebalance) -> LastRebalance:
             )
     # The operator has started since.
     return former
+
+
+def _scaling(inputs: StatusInputs) -> Scaling:
+    """Return the autoscaler's record: what a former life has left stays until this one has looked at the group."""
+    if inputs.spec is not None and not inputs.spec.autoscaling.enabled:
+        return Scaling()
+    return inputs.former.scaling if inputs.autoscaler is None else inputs.autoscaler.scaling
 
 
 def _offset_reset(inputs: StatusInputs) -> OffsetReset | None:

@@ -59,7 +59,20 @@ def test_problems_resets_and_recommendations_are_explained(serve: Serve, kubectl
             condition("Stuck", "True", "PartitionsStuck", "orders-3: no progress"),
             *CONDITIONS[4:],
         ],
-        "scaling": {"recommendation": 4, "explanation": "the backlog needs 40 records/s more"},
+        "scaling": {
+            "recommendation": 4,
+            "explanation": "the backlog needs 40 records/s more",
+            "decisions": [
+                {
+                    "time": "2026-09-21T09:00:20Z", "replicas": 2, "recommendation": 4, "reason": "LoadAboveTarget",
+                    "message": "the backlog needs 40 records/s more", "dryRun": True, "inputs": {"knowledge": "Good"},
+                },
+                {
+                    "time": "2026-09-21T09:00:00Z", "replicas": 2, "recommendation": 2, "reason": "FewSamples",
+                    "message": "1 samples", "inputs": {"knowledge": "FewSamples"},
+                },
+            ],
+        },
         "offsetReset": {"requestId": "replay-1", "dryRun": True, "phase": "Planned", "planConfigMap": "plan-1"},
     }  # fmt: skip
     serve(answering(group(status), events={"items": []}))
@@ -70,7 +83,11 @@ def test_problems_resets_and_recommendations_are_explained(serve: Serve, kubectl
     assert about(said, "assignment")[-1] == (
         "1 of 2 members is idle, with 12 partitions: add partitions or run fewer replicas"
     )
-    assert about(said, "scaling")[0] == "4 replicas recommended: the backlog needs 40 records/s more"
+    assert about(said, "scaling")[:3] == [
+        "4 replicas recommended: the backlog needs 40 records/s more",
+        "2026-09-21T09:00:20Z (dry run): 2 to 4 replicas, LoadAboveTarget: the backlog needs 40 records/s more",
+        "2026-09-21T09:00:00Z: 2 replicas, FewSamples: 1 samples",
+    ]
     assert about(said, "reset") == [
         "dry run of reset replay-1 is Planned, its plan is in the ConfigMap plan-1"
     ]

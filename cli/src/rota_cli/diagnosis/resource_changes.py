@@ -1,6 +1,7 @@
 """Describe the changes between two versions of a ConsumerGroup. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rota_cli.clusters.kubernetes.resource import Condition, ConsumerGroup
 from rota_cli.output.units import pluralize
@@ -76,6 +77,16 @@ def _condition_changes(before: ConsumerGroup, now: ConsumerGroup) -> Iterator[st
             condition.message,
         ):
             yield describe_condition(condition)
+
+
+def describe_decision(decision: Mapping[str, Any]) -> str:
+    """Describe a decision of the autoscaler."""
+    before, after = decision.get("replicas"), decision.get("recommendation")
+    number = f"{before} replicas" if before == after else f"{before} to {after} replicas"
+    dry_run = " (dry run)" if decision.get("dryRun") else ""
+    return (
+        f"{decision.get('time')}{dry_run}: {number}, {decision.get('reason')}: {decision.get('message', '')}"
+    )
 
 
 def describe_reset(group: ConsumerGroup) -> str:

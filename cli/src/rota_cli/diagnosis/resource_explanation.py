@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rota_cli.clusters.kubernetes.resource import ConsumerGroup, Event
 from rota_cli.diagnosis.explanation import Remark
-from rota_cli.diagnosis.resource_changes import describe_condition, describe_reset
+from rota_cli.diagnosis.resource_changes import describe_condition, describe_decision, describe_reset
 from rota_cli.output.units import pluralize
 
 EVENTS_SHOWN = 10
@@ -86,6 +86,7 @@ def _scaling(group: ConsumerGroup) -> Iterator[Remark]:
         recommended = group.scaling.get("recommendation")
         wanted = "" if recommended is None else f"{pluralize(recommended, 'replica')} recommended: "
         yield Remark("scaling", f"{wanted}{explanation}")
+    yield from (Remark("scaling", describe_decision(each)) for each in group.scaling.get("decisions") or ())
     active = group.condition("ScalingActive")
     if active is None:
         yield Remark("scaling", "the status has no condition ScalingActive", known=False)

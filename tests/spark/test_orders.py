@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota_spark.core.json_values import text_of
 from rota_spark.core.orders import Order, order_of
 from rota_spark.pipelines import orders_enrichment
-from rota_spark.pipelines.database import PipelineFailed, connecting, create_tables, dsn_in, rows_of
+from rota_spark.pipelines.database import PipelineFailed, connecting, create_tables, dsn_in, dsn_of, rows_of
 from rota_spark.pipelines.orders_enrichment import COLUMNS, MERGE, TABLES, goods_in
 
 
@@ -121,6 +121,20 @@ def test_a_file_that_names_no_database_is_refused_without_its_content(tmp_path: 
     with pytest.raises(PipelineFailed, match="does not name a database: write sqlite:") as refused:
         dsn_in(str(file))
     assert "planted" not in str(refused.value)
+
+
+def test_a_variable_that_names_no_database_is_refused_without_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SHOP", raising=False)
+    with pytest.raises(PipelineFailed, match="the variable SHOP, which --database-variable names"):
+        dsn_of("SHOP")
+    monkeypatch.setenv("SHOP", "mysql://planted")
+    with pytest.raises(PipelineFailed, match="set it to sqlite:/path/of/file") as refused:
+        connecting(None, "SHOP")()
+    assert "planted" not in str(refused.value)
+    monkeypatch.setenv("SHOP", f"sqlite:{tmp_path / 'shop.db'}")
+    assert rows_of(connecting(None, "SHOP"), "SELECT 1") == [(1,)]
 
 
 def test_a_pipeline_that_cannot_start_exits_with_one_line(

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, Row
 
 from rota_spark.core.clicks import Click, Session, click_of, sessions_of
 from rota_spark.core.options import InvalidOption
-from rota_spark.pipelines.command import parser_of, run
-from rota_spark.pipelines.database import PipelineFailed, connecting, create_tables, is_postgresql
+from rota_spark.pipelines.command import connecting_by, parser_of, run
+from rota_spark.pipelines.database import PipelineFailed, create_tables, is_postgresql
 from rota_spark.pipelines.dead_letters import DeadLetters, Rejected, topic_problem
 from rota_spark.sql_sink import SqlSink
 
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     run(
         arguments_parser(),
         argv,
-        lambda arguments: sink(connecting(arguments.database_file), rules_of(arguments)),
+        lambda arguments: sink(connecting_by(arguments), rules_of(arguments)),
     )
 
 

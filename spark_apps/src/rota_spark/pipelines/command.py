@@ -2,12 +2,13 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from rota_spark.core.options import InvalidOption
 from rota_spark.membership import MembershipFailed
-from rota_spark.pipelines.database import PipelineFailed
+from rota_spark.pipelines.database import PipelineFailed, connecting
 from rota_spark.process import process
 from rota_spark.settings import Settings
 from rota_spark.sql_sink import SqlSink
@@ -33,11 +34,16 @@ def parser_of(name: str, description: str, *, topics: str) -> argparse.ArgumentP
         default=topics,
         help="topics that the group consumes, separated by commas (default %(default)s)",
     )
-    parser.add_argument(
+    database = parser.add_mutually_exclusive_group(required=True)
+    database.add_argument(
         "--database-file",
-        required=True,
         metavar="FILE",
         help="file that names the database: sqlite:/path, or a DSN of PostgreSQL",
+    )
+    database.add_argument(
+        "--database-variable",
+        metavar="NAME",
+        help="variable of driver and executors that names the database, instead of a file",
     )
     parser.add_argument(
         "--max-records-per-batch",
@@ -68,6 +74,11 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         client_id=arguments.group_id,
         sidecar_flags=arguments.sidecar_flag,
     )
+
+
+def connecting_by(arguments: argparse.Namespace) -> Callable[[], Any]:
+    """Return a function that connects to the database of a command line."""
+    return connecting(arguments.database_file, arguments.database_variable)
 
 
 def topics_of(text: str) -> Sequence[str]:

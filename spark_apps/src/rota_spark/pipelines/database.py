@@ -1,10 +1,11 @@
 """
-The database of a pipeline, named by a file: `sqlite:/data/shop.db` or a DSN of PostgreSQL.
+The database of a pipeline, named by a file or a variable: `sqlite:/data/shop.db` or a DSN of PostgreSQL.
 
-Each task opens its own connection, so that the file must exist on the driver and on every executor. Its content, which has the
-password, appears in no argument and in no plan.
+Each task opens its own connection, so that the driver and every executor must have the file, or the variable. The name, which has
+the password, appears in no argument and in no plan.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -25,13 +26,24 @@ class PipelineFailed(Exception):
     """A pipeline cannot run; the message has the remedy."""
 
 
-def connecting(file: str) -> Callable[[], Any]:
-    """Return a function that connects to the database that a file names."""
+def connecting(file: str | None, variable: str = "") -> Callable[[], Any]:
+    """Return a function that connects to the database that a file, or else a variable, names."""
 
     def connect() -> object:
-        return connected_to(dsn_in(file))
+        return connected_to(dsn_of(variable) if file is None else dsn_in(file))
 
     return connect
+
+
+def dsn_of(variable: str) -> str:
+    """Read the name of the database from this process's environment. Raises PipelineFailed, which has nothing of the value."""
+    dsn = os.environ.get(variable, "")
+    if not dsn.startswith((SQLITE, *POSTGRESQL)):
+        raise PipelineFailed(
+            f"the variable {variable}, which --database-variable names, does not name a database: set it to sqlite:/path/of/file or "
+            "postgresql://user:password@host/name for the driver and the executors"
+        )
+    return dsn
 
 
 def dsn_in(file: str) -> str:

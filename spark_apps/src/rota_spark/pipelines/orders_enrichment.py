@@ -15,8 +15,8 @@ from pyspark.sql import functions as sql
 
 from rota_spark.core.json_values import text_of
 from rota_spark.core.orders import order_of
-from rota_spark.pipelines.command import parser_of, run
-from rota_spark.pipelines.database import PipelineFailed, connecting, create_tables, rows_of
+from rota_spark.pipelines.command import connecting_by, parser_of, run
+from rota_spark.pipelines.database import PipelineFailed, create_tables, rows_of
 from rota_spark.sql_sink import SqlSink
 
 NAME = "orders_enrichment"
@@ -124,7 +124,7 @@ def arguments_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the pipeline of a command line."""
-    run(arguments_parser(), argv, lambda arguments: sink(connecting(arguments.database_file)))
+    run(arguments_parser(), argv, lambda arguments: sink(connecting_by(arguments)))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ OTHERS: Mapping[Path, Any] = {
 # What the manifests' reader and the runner act on, not the sidecar.
 OF_THE_RUNNER = {
     ("groupId",), ("replicas",), ("scaleTargetRef", "apiVersion"), ("scaleTargetRef", "kind"), ("scaleTargetRef", "name"),
-    ("sidecar", "container"),
+    ("sidecar", "container"), ("spark", "partitionsPerApplication"), ("spark", "template", "spec"),
 }  # fmt: skip
 # Decided by the runner's autoscaler: tests/operator/autoscaling.
 AUTOSCALING = "autoscaling"
@@ -134,9 +134,16 @@ def test_fields_that_go_together_have_an_effect(path: Path) -> None:
     assert configured(spec) != configured(small())
 
 
-def test_spark_is_refused() -> None:
+def test_spark_runs_on_a_laptop_without_autoscaling_and_by_one_kind_of_application() -> None:
     spec = {name: value for name, value in small().items() if name != "scaleTargetRef"}
-    assert ("spark", "enabled") in refused({**spec, "spark": {"enabled": True, "template": {"spec": {}}}})
+    spark = {"enabled": True, "template": {"spec": {}}}
+    assert refused({**spec, "spark": spark}) == []
+    assert refused({**spec, "spark": {**spark, "apiVersion": "spark.apache.org/v1"}}) == [
+        ("spark", "apiVersion")
+    ]
+    scaled = {**spec, "spark": spark, "autoscaling": {"enabled": True}}
+    (error,) = unsupported(parse_spec(scaled))
+    assert error.full_message.startswith("spec.autoscaling.enabled must not be true with spark.enabled")
 
 
 @pytest.mark.parametrize("backend", Backend)

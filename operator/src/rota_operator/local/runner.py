@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,11 @@ from rota_operator.local.offset_sources import open_source
 from rota_operator.local.paths import ANY_PORT, CannotStart, free_address
 from rota_operator.local.processes import Command, Processes, ReplicaEvent
 from rota_operator.local.replica_secrets import NAMESPACE, Replica, ReplicaSecrets
+from rota_operator.local.spark_size import SparkSize, follow_partitions, missing_spark
 from rota_operator.local.workload import REPLICAS_MAX, LocalWorkload
 from rota_operator.manifests.documents import BYTES_MAX, Document, InvalidManifest, decode, parse_documents
 from rota_operator.manifests.resources import ConsumerGroup, Manifests, Workload, collect_resources
+from rota_operator.manifests.spark import KIND as SPARK_KIND
 from rota_operator.overview.overview import Overview
 from rota_operator.overview.view import EventKind
 from rota_operator.plan.supported import unsupported
@@ -73,7 +76,9 @@ def load(paths: list[Path], *, on_kafka: bool = False) -> Manifests:
     if wrong:
         raise InvalidManifest(wrong)
     if not manifests.workloads:
-        raise CannotStart("no workload to run; add a Deployment or a StatefulSet to the manifests")
+        raise CannotStart(
+            "no workload to run; add a Deployment, a StatefulSet, or a ConsumerGroup with spark.enabled to the manifests"
+        )
     return manifests
 
 
@@ -118,7 +123,8 @@ class Runner:
         print_line: Callable[[str], None],
         wall_ms: Callable[[], int],
     ) -> None:
-        if missing := missing_library(manifests.groups.values(), paths):
+        missing = missing_library(manifests.groups.values(), paths) or missing_spark(manifests, paths)
+        if missing:
             raise CannotStart(missing)
         self._manifests = manifests
         self.paths = paths
@@ -127,6 +133,10 @@ class Runner:
             (group.spec.scale_target_ref.kind, group.name.namespace, group.spec.scale_target_ref.name): group
             for group in manifests.groups.values()
             if group.spec.scale_target_ref is not None
+        } | {
+            (SPARK_KIND, *group.name): group
+            for group in manifests.groups.values()
+            if group.spec.spark.enabled
         }
         self._coordinator = Processes(
             ReplicaSet(ReplicaPolicy(has_sidecar=False)), self._coordinator_command, self._coordinator_event
@@ -167,6 +177,14 @@ class Runner:
             if (group := workload.group) is not None and group.spec.autoscaling.enabled
         ]
 
+        self._spark_sizes = [
+            (group.group_id, self._spark_size(group, workload))
+            for workload in self.workloads
+            if (group := workload.group) is not None
+            and group.spec.spark.enabled
+            and group.spec.replicas is None
+        ]
+
     async def run(self, stopping: asyncio.Event, displays: Sequence[Display] = ()) -> None:
         """Run until `stopping` is set or a task fails, then stop all processes; re-raises unexpected exceptions."""
         self._resets.begin_run()
@@ -185,6 +203,7 @@ class Runner:
                     self.dashboard.run_recording(),
                     self._resets.run(),
                     *(each.run() for each in self._autoscalers),
+                    *(follow_partitions(*each, self.dashboard) for each in self._spark_sizes),
                 )
             ]
             showing = [asyncio.ensure_future(show(self)) for show in displays]
@@ -272,6 +291,9 @@ class Runner:
             return app_command(self._manifests, workload, group, number, self.paths)
 
         return LocalWorkload(workload, group, command, self._replica_event)
+
+    def _spark_size(self, group: ConsumerGroup, workload: LocalWorkload) -> SparkSize:
+        return SparkSize(group.spec.spark, lambda: workload.wanted, partial(self._scale, workload))
 
     def _replica_event(self, workload: LocalWorkload, event: ReplicaEvent) -> None:
         replica = workload.replica(event.replica)

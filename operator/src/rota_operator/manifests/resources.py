@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rota_operator.manifests.documents import Diagnostic, Document, InvalidManifest
+from rota_operator.manifests.spark import KIND as SPARK_KIND
+from rota_operator.manifests.spark import TEMPLATE as SPARK_TEMPLATE
+from rota_operator.manifests.spark import spark_workload_spec
 from rota_operator.manifests.workloads import Container, KeyValueData, Metadata, WorkloadSpec
 from rota_operator.spec.model import GROUP, KIND, VERSION, ConsumerGroupSpec
 from rota_operator.spec.validation import InvalidSpec, Path, dotted, parse_model, parse_spec
@@ -50,7 +53,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True)
 class Workload:
-    """A Deployment or StatefulSet."""
+    """A Deployment or StatefulSet, or the SparkApplications of a ConsumerGroup."""
 
     name: NamespacedName
     kind: str
@@ -73,6 +76,7 @@ def collect_resources(documents: Sequence[Document]) -> Manifests:
     collector = _Collector()
     for document in documents:
         collector.add(document)
+    collector.add_spark_applications()
     collector.check()
     if collector.problem:
         raise InvalidManifest(collector.problem)
@@ -180,6 +184,19 @@ class _Collector:
 
     # What belongs together
 
+    def add_spark_applications(self) -> None:
+        """Add a workload for each group of SparkApplications."""
+        for group in self.groups.values():
+            if group.spec.spark.enabled:
+                try:
+                    spec = spark_workload_spec(group.name.name, group.spec.spark)
+                except InvalidSpec as invalid:
+                    self.problem += [
+                        group.document.wrong(error.path, error.full_message) for error in invalid.errors
+                    ]
+                else:
+                    self._add_workload(Workload(group.name, SPARK_KIND, spec, group.document))
+
     def check(self) -> None:
         """Check references between resources, and that each target and group id is used once."""
         if self.problem:
@@ -227,7 +244,8 @@ class _Collector:
             named = NamespacedName(workload.name.namespace, reference.name)
             held = self.secrets.get(named) if reference.kind == "Secret" else self.config_maps.get(named)
             if problem := _unresolved_reason(reference, named, held):
-                at = (*path, *reference.path)
+                # A SparkApplication has its references in fields of its own.
+                at = SPARK_TEMPLATE if workload.kind == SPARK_KIND else (*path, *reference.path)
                 self._report(workload.document, at, f"{dotted(at)}: {problem}")
 
     def _report(self, document: Document, path: Path, message: str) -> None:

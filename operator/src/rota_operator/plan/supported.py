@@ -26,7 +26,7 @@ class Backend(Enum):
 
 
 UNSUPPORTED_FIELDS: Mapping[Backend, Sequence[Path]] = {
-    Backend.LOCAL: (("auth",), ("spark",), ("monitoring", "alerts")),
+    Backend.LOCAL: (("auth",), ("spark", "apiVersion"), ("monitoring", "alerts")),
     Backend.CLUSTER: (("spark",),),
 }
 # Of local processes, each with the reason.
@@ -47,6 +47,7 @@ TIME_S_MAX = 2_147_483
 # As a sidecar reads it.
 DURATION = re.compile(r"PT(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?")
 NOT_YET = "is not supported yet; remove it"
+NO_AUTOSCALING = "must not be true with spark.enabled: the number of SparkApplications follows spark.partitionsPerApplication; remove it"
 RESERVED_MECHANISMS = ("GSSAPI", "OAUTHBEARER")
 
 
@@ -62,6 +63,8 @@ def unsupported(spec: ConsumerGroupSpec, backend: Backend = Backend.LOCAL) -> li
     found += _property_errors(spec)
     if backend is Backend.CLUSTER:
         found += _cluster_errors(spec)
+    elif spec.spark.enabled and spec.autoscaling.enabled:
+        found.append(FieldError(("spec", "autoscaling", "enabled"), NO_AUTOSCALING))
     return found
 
 

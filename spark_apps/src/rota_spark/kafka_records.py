@@ -16,7 +16,7 @@ from typing_extensions import override
 from rota.clocks import system_clocks
 from rota_spark.columns import RECORDS_MAX, Columns
 from rota_spark.core.plan import Range
-from rota_spark.log_records import AWAY_MAX_S, LogRecords, ReadFailed
+from rota_spark.log_records import AWAY_MAX_S, LogRecords, ReadFailed, gone
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,6 +29,12 @@ LOGIN = {
     "sasl.username": "ROTA_SASL_USERNAME",
     "sasl.password": "ROTA_SASL_PASSWORD",
 }
+GONE = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+)
 DENIED = (
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -100,7 +106,7 @@ class KafkaRecords(LogRecords):
             if error is None and offset is not None and offset < wanted.end:
                 records.append(message)
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise ReadFailed(_described(error, wanted))
+                raise ReadFailed(described(error, wanted))
             if offset is not None and offset >= (wanted.end - 1 if error is None else wanted.end):
                 return records, True
         return records, False
@@ -173,12 +179,15 @@ def _without_credentials(error: KafkaError) -> str:
     )
 
 
-def _described(error: KafkaError, wanted: Range) -> str:
+def described(error: KafkaError, wanted: Range) -> str:
+    """Return a message about an error of a partition, with the remedy."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         return (
             f"{_named(wanted)} is not in the log: its records were deleted before the group read them; reset the group's "
             "offsets to continue behind the gap"
         )
+    if error.code() in GONE:
+        return gone(wanted)
     if error.code() in DENIED:
         return f"{_named(wanted)} cannot be read: {_without_credentials(error)}"
     return f"{_named(wanted)} cannot be read ({error.str()}): see the brokers' log"

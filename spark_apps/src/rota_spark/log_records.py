@@ -21,6 +21,14 @@ class ReadFailed(Exception):
     """The records of a range cannot be read; the message has the remedy."""
 
 
+def gone(wanted: Range) -> str:
+    """Return the error for a partition of a topic that was deleted."""
+    return (
+        f"{wanted.topic}-{wanted.partition} does not exist any more, so its records of the batch are lost: remove {wanted.topic} from the "
+        "group's topics, or create it again, and start the query again"
+    )
+
+
 class LogRecords(Protocol):
     """A connection to the records."""
 

@@ -12,7 +12,7 @@ from rota.clocks import system_clocks
 from rota.log_reader import END, START, Fetched
 from rota_spark.columns import Columns
 from rota_spark.core.plan import Range
-from rota_spark.log_records import AWAY_MAX_S, LogRecords, ReadFailed
+from rota_spark.log_records import AWAY_MAX_S, LogRecords, ReadFailed, gone
 
 if TYPE_CHECKING:
     import pyarrow
@@ -66,6 +66,8 @@ class RotaRecords(LogRecords):
                     f"{part.log_start_offset}: its records were deleted before the group read them; reset the group's "
                     "offsets to continue behind the gap"
                 )
+            if isinstance(part.error, rota.errors.UnknownTopicOrPartition):
+                raise ReadFailed(gone(wanted))
             if part.error is not None:
                 raise part.error
         return found

@@ -122,6 +122,8 @@ class GroupReader(RangesReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._targets: dict[Partition, int] | None = None
         self._ends: dict[Partition, int] = {}
         self._is_away = False
+        # Topics of owned partitions that have no ends.
+        self._missing: set[str] = set()
 
     @override
     def initialOffset(self) -> dict[str, Any]:
@@ -152,6 +154,7 @@ class GroupReader(RangesReader, DataSourceStreamReader, SupportsTriggerAvailable
             return []
         positions, ends = calls.positions(owned), calls.ends(owned)
         self._ends = ends
+        self._warn_of_missing({topic for topic, _ in positions.keys() - ends.keys()})
         if self._targets is not None:
             for partition, end in ends.items():
                 self._targets.setdefault(partition, end)
@@ -161,6 +164,15 @@ class GroupReader(RangesReader, DataSourceStreamReader, SupportsTriggerAvailable
             for each, position in positions.items()
             if position < ends.get(each, position)
         ]
+
+    def _warn_of_missing(self, topics: set[str]) -> None:
+        """Warn once about topics without ends: no batch has records of them."""
+        if new := sorted(topics - self._missing):
+            log.warning(
+                "no new records of %s: the topic does not exist any more, or cannot be read; the query goes on with its other topics",
+                ", ".join(new),
+            )
+        self._missing = topics
 
     def _records_max(self, limit: ReadLimit) -> int:
         most = self._options.max_records

@@ -151,8 +151,12 @@ def test_kubectl_rota_shows_the_group_and_finds_nothing_wrong(
     pods = {each["metadata"]["name"] for each in applied.members()}
     assert {each["pod"] for each in described["members"]} == pods
     assert (described["group"], described["partitions"]) == (applied.status()["groupId"], PARTITIONS)
-    lag = kubectl_rota("groups", "lag", GROUP, "-o", "json").data
-    assert lag["lag_records"] is not None
+
+    def is_lag_known() -> bool:
+        return kubectl_rota("groups", "lag", GROUP, "-o", "json").data["lag_records"] is not None
+
+    # A sidecar that has just become an owner has not reported its offsets yet.
+    wait_for("the lag is known", is_lag_known, within_s=READY_WITHIN_S, poll_s=0.5)
     explained = kubectl_rota("groups", "explain", GROUP, "-o", "json").data
     assert any("Adopted" in each["says"] for each in explained if each["about"] == "event"), explained
 

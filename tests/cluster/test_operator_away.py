@@ -22,7 +22,12 @@ from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
 from tests.support.processes import steady_ms, wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.soak("operator-away"), pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.paired,
+    pytest.mark.soak("operator-away"),
+    pytest.mark.timeout(400),
+]
 
 NAMESPACE = "operator-away"
 PARTITIONS, REPLICAS = 4, 2

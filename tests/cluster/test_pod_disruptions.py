@@ -32,7 +32,7 @@ from tests.support.cluster import Cluster
 # The first of them starts the cluster and a broker in it, loads images and waits for Rota's parts.
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.alone,
+    pytest.mark.paired,
     pytest.mark.soak("pods"),
     pytest.mark.soak("pods-mixed"),
     pytest.mark.timeout(900),

@@ -13,7 +13,7 @@ from tests.support.cluster.rota_manifests import COORDINATOR, coordinator
 from tests.support.cluster.rota_manifests import NAMESPACE as SHARED
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.paired, pytest.mark.timeout(400)]
 
 NAMESPACE = "ready"
 SIDECAR = "rota-sidecar"

@@ -1,5 +1,6 @@
 """A streaming query on `local[2]` as a member of a group, on a real coordinator with its log, with a sidecar of its own."""
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from rota_spark import MembershipFailed, Settings
 from rota_spark.sidecar_calls import SidecarCalls
 from tests.spark.results import AVAILABLE_NOW, WITHIN_S, Results
 from tests.support.coordinator import Coordinator, serving
+from tests.support.documented_metrics import OF_QUERIES
 from tests.support.processes import wait_for
 from tests.support.records import AT_MS, batch, committed, fill, produce
 from tests.support.sidecar import QUICK, Deliverer, delivering
@@ -244,6 +246,8 @@ def test_a_seek_while_a_batch_is_in_flight_is_not_undone_by_its_commit(
                 within_s=WITHIN_S,
             )
             assert sidecar.metrics()['rota_query_rows_per_second{group="sought"}'] > 0
+            names = {each.partition("{")[0] for each in sidecar.metrics()}
+            assert {re.sub("_(bucket|sum|count)$", "", name) for name in names} >= OF_QUERIES
     assert seen == [0, 1, 2, 2]
 
 

@@ -7,6 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.tree import REPO
 
+# Metrics of Spark's queries: tests/spark has them, for no other application reports a query.
+OF_QUERIES = frozenset({"rota_query_batch_seconds", "rota_query_rows_per_second", "rota_query_rows_total"})
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
 
 

@@ -71,7 +71,7 @@ TIERS = (
         "cluster",
         ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images"),
         processes=3,
-        has_alone=True,
+        has_paired=True,
     ),
     Tier("spark", ("kafka", "postgres", "spark")),
 )

@@ -40,6 +40,7 @@ ROLLING, DELETE = acts.ROLLING, acts.DELETE
 DELETIONS = 3
 PLAIN = "plain"
 SHARES = {"rota": 0.5, "kafka": 1.0}
+NAMES = tuple(f"{engine}, {kind}" for engine in SHARES for kind in ("dynamic", "static"))
 
 
 class Cost(NamedTuple):
@@ -177,6 +178,7 @@ def main() -> None:
     result = page.Page(
         "pods",
         f"{REPLICAS} pods, 12 partitions; time without an owner (p50, max) when pods are replaced, beside confluent-kafka",
+        parts=NAMES,
     )
     with (
         workdir("pods-benchmark") as folder,
@@ -186,8 +188,15 @@ def main() -> None:
     ):
         serve_consumer_groups(cluster)
         deploy_rota(cluster)
+        wanted = (*result.parts, PLAIN)
         result.show(
-            lines_of({name: measured(cluster, name, each) for name, each in settings(engines).items()})
+            lines_of(
+                {
+                    name: measured(cluster, name, each)
+                    for name, each in settings(engines).items()
+                    if name in wanted
+                }
+            )
         )
 
 

@@ -66,14 +66,22 @@ def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
 class Page:
     """The result of one benchmark; created first, so that invalid flags are rejected before the measurement."""
 
-    def __init__(self, name: str, explanation: str, quick: str = "") -> None:
-        """`quick` is the help text of --quick, empty without that flag; results with --quick are not recorded."""
+    def __init__(self, name: str, explanation: str, quick: str = "", parts: Sequence[str] = ()) -> None:
+        """
+        `quick` is the help text of --quick, empty without that flag; results with --quick are not recorded. `parts` are the names of
+        which the command line may give some, to measure no others.
+        """
         parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=explanation)
         kinds = parser.add_mutually_exclusive_group()
         kinds.add_argument("--record", action="store_true", help="add the result to docs/measurements")
         if quick:
             kinds.add_argument("--quick", action="store_true", help=quick)
+        if parts:
+            parser.add_argument(
+                "--only", action="append", choices=parts, help="measure this part; repeatable"
+            )
         options = parser.parse_args()
+        self.parts: Sequence[str] = (options.only if parts else None) or parts
         self._keep = options.record
         self.quick = bool(quick) and options.quick
         self._name = name

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from tests.cluster.disruptions.lives import Life
-from tests.cluster.disruptions.story import Acts, Story, Wait
+from tests.cluster.disruptions.lives import ASSIGNED, Life
+from tests.cluster.disruptions.story import EVERYTHING, Acts, Story, Wait
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.processes import steady_ms
 
@@ -16,6 +16,10 @@ APP, SIDECAR = "app", "rota-sidecar"
 ROLLING, DELETE, EVICT, DRAIN = "rolling restart", "kubectl delete pod", "eviction", "kubectl drain"
 KILL_SIDECAR, KILL_APP, KILL_BOTH = "kill -9 of a sidecar", "kill -9 of an application", "kill -9 of both"
 POWER_CUT, LINK_CUT = "a node's power cut", "a node's link cut and mended"
+
+
+# A successor that starts sooner was created before the operator gave it up, and starts before the old pod does.
+STARTS_SOON_MS = 4_000
 
 
 def begin(story: Story) -> Acts:
@@ -46,6 +50,20 @@ def delete_pod(story: Story) -> Acts:
     story.hit(DELETE, is_clean=True)
     story.kubectl("delete", "pod", life.pod, "--wait=false")
     yield from again(story, [uid])
+    # In a soak the operator may be away, and then no pod waits.
+    if story.setting.is_static and story.setting.kind == "Deployment" and story.setting.crash_ms is None:
+        check_that_it_waited(story, life, story.hits[-1].at_ms)
+
+
+def check_that_it_waited(story: Story, life: Life, deleted_ms: int) -> None:
+    """Check that a static member had its partitions until its successor's application ran, unless that took long."""
+    lives = story.lives.read()
+    started_ms = min(each.started_ms for each in lives if each.started_ms > deleted_ms)
+    released_ms = min(
+        at_ms for at_ms, what, _ in life.notices(EVERYTHING) if at_ms > deleted_ms and what != ASSIGNED
+    )
+    if started_ms < deleted_ms + STARTS_SOON_MS:
+        assert released_ms > started_ms, f"{life.pod} has not waited for its successor"
 
 
 def spread(story: Story, node: str) -> Acts:

@@ -54,6 +54,11 @@ class World(Fleet):
     fenced: dict[str, str] = field(default_factory=dict)
     # Pods that drain and have given their instance up, and the instance.
     given_up: dict[str, str] = field(default_factory=dict)
+    # Pods that serve their applications until they are ordered to hand over, and those that were: whether a successor waits.
+    awaiting: set[str] = field(default_factory=set)
+    handed_over: dict[str, bool] = field(default_factory=dict)
+    # Pods that are not ready yet.
+    unready: set[str] = field(default_factory=set)
     # Static members that others were ordered to remove, and what they answer.
     removed: list[str] = field(default_factory=list)
     refuses_removals: str = ""
@@ -81,9 +86,13 @@ class World(Fleet):
             self.removed += names
             await self.held.wait()
             return pb.OrderAnswer(order_id=1, error=self.refuses_removals)
-        if order.WhichOneof("order") == "drain":
+        if order.WhichOneof("order") == "hand_over":
+            self.awaiting.remove(sidecar.pod)
+            self.handed_over[sidecar.pod] = not order.hand_over.no_successor
+        elif order.WhichOneof("order") == "drain":
             assert order.drain.within_ms, "the pod's clock may be off"
             self.drained.append(sidecar.pod)
+            self.awaiting.discard(sidecar.pod)
             self.expires_ms = order.drain.expires_ms
         else:
             assert self.data is not None
@@ -108,6 +117,11 @@ class World(Fleet):
         """Delete the pod; it drains, its application says goodbye, and its sidecar ends its membership."""
         self.delete(name)
         self.given_up[name] = self.instances.pop(name)
+
+    def end_slowly(self, name: str) -> None:
+        """Delete the pod; its sidecar waits for a successor."""
+        self.delete(name)
+        self.awaiting.add(name)
 
     def end(self, name: str) -> None:
         self.given_up.pop(name, None)
@@ -164,6 +178,8 @@ class Operator:
                     fenced_instance_id=self.world.fenced.get(name, ""),
                     given_up_instance_id=self.world.given_up.get(name, ""),
                     draining=name in self.world.given_up,
+                    awaits_successor=name in self.world.awaiting,
+                    ready=name not in self.world.unready,
                 )
                 self.orders.reported(each, report)
             await asyncio.gather(*await self.orders.look())

@@ -284,9 +284,11 @@ def test_a_static_member_waits_ready_for_its_name(
 ) -> None:
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
         await fleet.wait_until(lambda: bool(fleet.reports))
+        assert "no application is attached" in await asyncio.to_thread(lambda: sidecar.unready_because)
+        app.start()
+        await fleet.wait_until(lambda: fleet.last.member.ready)
         assert await asyncio.to_thread(lambda: sidecar.is_ready)
         assert fleet.last.member.state == pb.MEMBER_STATE_DOWN
-        app.start()
         assert "invalid instance name" in (await fleet.order(1, instance=pb.Instance(name="a b"))).error
         assert (await fleet.order(2, instance=pb.Instance(name=f"{topic}-0"))).error == ""
         await fleet.wait_until(lambda: done(fleet) == 2 * RECORDS)

@@ -21,7 +21,14 @@ from rota_operator.cluster.settings_orders import ANSWER_S, ROUND_S, Fleet, key_
 from rota_operator.fleet.principal import Principal
 from rota_operator.overview.description import Description
 from rota_operator.reconcile.actions import CLAIM_LABEL
-from rota_operator.reconcile.instances import Holder, InstancePool, PodSeen, assigned, scaled_away
+from rota_operator.reconcile.instances import (
+    Holder,
+    InstancePool,
+    PodSeen,
+    assigned,
+    hand_overs,
+    scaled_away,
+)
 from rota_operator.reconcile.observed import Object
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
@@ -56,7 +63,12 @@ class LastReport(NamedTuple):
     fenced: str
     # The instance that it has given up while it drains, for a successor; empty: none.
     given_up: str
+    is_ready: bool
+    # It serves its application, although its pod ends, until it is ordered to hand its instance over.
+    awaits_successor: bool
     at_s: float
+    # Time of the first of the reports that say so.
+    awaits_since_s: float
 
 
 class Ledger(NamedTuple):
@@ -86,6 +98,8 @@ class InstanceOrders:
         self._reported: dict[tuple[Key, Holder], LastReport] = {}
         # Sidecars with an order that is not answered yet.
         self._under_way: set[tuple[Key, Holder]] = set()
+        # Sidecars that wait for a successor in groups whose pods get none from here.
+        self._unwanted: dict[tuple[Key, Holder], Principal] = {}
         # Sidecars that have an order to leave the group.
         self._drained: set[tuple[Key, Holder]] = set()
         self._abandoned = AbandonedInstances(ports.fleet, ports.clocks, ports.warn)
@@ -111,8 +125,11 @@ class InstanceOrders:
 
     def reported(self, principal: Principal, member: pb.MemberReport) -> None:
         """Note a sidecar's instance. One that begins to drain is looked at now: it may have no successor."""
-        key, holder = key_of(principal), holder_of(principal)
+        key, holder, now_s = key_of(principal), holder_of(principal), self._clocks.monotonic_s()
         if key not in self._wanted:
+            if member.awaits_successor:
+                self._unwanted[key, holder] = principal
+                self._news.set()
             return
         known = self._reported.get((key, holder))
         last = LastReport(
@@ -120,9 +137,12 @@ class InstanceOrders:
             member.draining,
             member.fenced_instance_id,
             member.given_up_instance_id,
-            self._clocks.monotonic_s(),
+            member.ready,
+            member.awaits_successor,
+            now_s,
+            known.awaits_since_s if known is not None and known.awaits_successor else now_s,
         )
-        if known is None or known[:4] != last[:4]:
+        if known is None or known[:6] != last[:6]:
             self._news.set()
         self._reported[key, holder] = last
 
@@ -145,14 +165,20 @@ class InstanceOrders:
                         await self._news.wait()
 
     async def look(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Look once at each group whose holders are not exactly its connected sidecars; return the orders to send."""
+        """Look once at each group whose holders are not exactly its connected sidecars, or change; return the orders to send."""
         connected: dict[Key, dict[Holder, Principal]] = {key: {} for key in self._wanted}
         for each in self._fleet.connected:
             if (key := key_of(each)) in connected:
                 connected[key][holder_of(each)] = each
         self._forget_reports(connected)
+        unwanted, self._unwanted = self._unwanted, {}
+        ends = [
+            self._hand_over(key, principal, has_successor=False)
+            for (key, holder), principal in unwanted.items()
+            if key not in self._wanted and self._begin(key, holder)
+        ]
         looks = await asyncio.gather(*(self._look_at(key, found) for key, found in connected.items()))
-        return [order for orders in looks for order in orders]
+        return [*ends, *(order for orders in looks for order in orders)]
 
     async def _look_at(
         self, key: Key, connected: Mapping[Holder, Principal]
@@ -161,13 +187,16 @@ class InstanceOrders:
             return ()
         wanted = self._wanted[key]
         leaving: Sequence[PodSeen] = ()
+        handed_over: Mapping[Holder, bool] = {}
         abandoned: Mapping[str, Holder] = {}
         try:
             ledger = self._ledgers.get(key) or await self._read(key)
-            if not is_at_rest(ledger, wanted.pool, connected.keys()):
+            awaits = any(self._awaits_successor(key, each) for each in connected)
+            if awaits or not is_at_rest(ledger, wanted.pool, connected.keys()):
                 pods = await self._pods(key, wanted, connected.keys(), ledger)
                 leaving = scaled_away(wanted.pool, ledger.holders, pods)
                 holders = assigned(wanted.pool, ledger.holders, pods)
+                handed_over = hand_overs(wanted.pool, holders, pods)
                 abandoned = self._abandoned_by(key, wanted.pool, ledger, holders)
                 ledger = await self._write(key, wanted, ledger, {**holders, **abandoned})
         except Conflict:
@@ -188,6 +217,11 @@ class InstanceOrders:
                 self._drain(key, connected[each.holder], wanted.pool.termination_ms)
                 for each in leaving
                 if self._begin(key, each.holder)
+            ),
+            *(
+                self._hand_over(key, connected[holder], has_successor=has_successor)
+                for holder, has_successor in handed_over.items()
+                if self._begin(key, holder)
             ),
             *self._names(key, ledger, connected),
             *self._removals(key, ledger, connected, abandoned),
@@ -248,6 +282,8 @@ class InstanceOrders:
                 and self._is_silent(key, holder, wanted.pool)
                 and not self._is_member(key, holder, ledger)
             )
+            last = self._reported.get((key, holder))
+            awaits = is_connected and self._awaits_successor(key, holder)
             found.append(
                 PodSeen(
                     holder,
@@ -255,9 +291,20 @@ class InstanceOrders:
                     is_connected,
                     is_leaving,
                     has_ended or is_lost or self._has_given_up(key, holder, ledger),
+                    is_ready=last is not None and last.is_ready,
+                    awaits_successor_ms=self._awaits_ms(last) if awaits else None,
                 )
             )
         return found
+
+    def _awaits_successor(self, key: Key, holder: Holder) -> bool:
+        """Return whether the pod's sidecar serves its application until it is ordered to hand its instance over."""
+        last = self._reported.get((key, holder))
+        return last is not None and last.awaits_successor
+
+    def _awaits_ms(self, last: LastReport | None) -> int:
+        now_s = self._clocks.monotonic_s()
+        return 0 if last is None else int((now_s - last.awaits_since_s) * 1000)
 
     def _has_given_up(self, key: Key, holder: Holder, ledger: Ledger) -> bool:
         """Return whether the pod's sidecar has ended its membership for a successor, before the pod itself ends."""
@@ -318,6 +365,11 @@ class InstanceOrders:
         answer = await self._order(key, principal, order)
         if answer.order_id:
             self._drained.add((key, holder_of(principal)))
+
+    async def _hand_over(self, key: Key, principal: Principal, *, has_successor: bool) -> None:
+        """Let a sidecar that waits for its successor drain. Without an answer it still says that it waits, and is ordered again."""
+        order = pb.SidecarOrder(hand_over=pb.HandOver(no_successor=not has_successor))
+        await self._order(key, principal, order)
 
     async def _name(self, key: Key, principal: Principal, name: str) -> None:
         answer = await self._order(key, principal, pb.SidecarOrder(instance=pb.Instance(name=name)))

@@ -163,7 +163,7 @@ class SettingsOrders:
 
     async def _configure(self, principal: Principal, wanted: Wanted) -> None:
         settings = Parse(wanted.settings, GroupSettings())
-        order = pb.SidecarOrder(configure=pb.Configure(settings=settings))
+        order = pb.SidecarOrder(configure=pb.Configure(settings=settings, orders_hand_over=True))
         pod = principal.sidecar, principal.uid
         self._asked.add(pod)
         answer = await self._fleet.order(principal.sidecar, order, ANSWER_S)

@@ -1,13 +1,17 @@
 """
 Decides which pod is which static member, where pods have no stable names: the instances `<group>-<n>` of a Deployment.
 
-`assigned` returns the new holders after a look at the pods, `scaled_away` the pods whose place no successor takes. The shell writes
-the holders to the cluster before it tells a pod its instance, so that the next leader gives no instance to a second pod.
+`assigned` returns the new holders after a look at the pods, `scaled_away` the pods whose place no successor takes, and `hand_overs` those
+that have waited for one. The shell writes the holders to the cluster before it tells a pod its instance, so that the next leader gives no
+instance to a second pod.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+# A pod that is deleted is replaced by another one, which its controller creates at the same time, or soon.
+REPLACEMENT_MS = 2_000
 
 
 class Holder(NamedTuple):
@@ -40,13 +44,17 @@ class PodSeen:
     is_leaving: bool = False
     # Its containers have ended, its node has been lost for longer than the session timeout, or its sidecar has given its instance up.
     is_over: bool = False
+    # Its sidecar reports that it is ready: one without an instance has an application then.
+    is_ready: bool = True
+    # For how long its sidecar has served its application while it waits for a successor; None: it does not wait.
+    awaits_successor_ms: int | None = None
 
 
 def assigned(
     pool: InstancePool, holders: Mapping[str, Holder], pods: Sequence[PodSeen]
 ) -> Mapping[str, Holder]:
     """
-    Return the holders by instance: a pod keeps its instance until it is over, then a waiting pod succeeds it.
+    Return the holders by instance: a pod keeps its instance until it is over, then a waiting pod succeeds it, one that is ready first.
 
     No more instances are held than the pool has, unless a group has just been made smaller. An instance without a holder
     stays in the result as long as a successor may come, because its member is still in the group and has partitions.
@@ -56,7 +64,7 @@ def assigned(
     vacant = sorted((name for name in holders if name not in kept), key=_number)
     unused = iter([name for name in _names(pool) if name not in holders])
     named = set(kept.values())
-    for pod in sorted(pods, key=_age):
+    for pod in sorted(pods, key=lambda each: (not each.is_ready, _age(each))):
         if pod.holder in named or pod.is_over or pod.is_leaving or not pod.is_connected:
             continue
         if len(kept) >= pool.size:
@@ -80,6 +88,36 @@ def scaled_away(
         for each in pods
         if each.is_leaving and not each.is_over and each.is_connected and each.holder in named
     ]
+
+
+def hand_overs(
+    pool: InstancePool, holders: Mapping[str, Holder], pods: Sequence[PodSeen]
+) -> Mapping[Holder, bool]:
+    """
+    Return the pods that are to wait no longer for a successor: True if one is ready, False if none is to come.
+
+    `holders` are those after `assigned`. A pod whose successor is still to start is in neither. Pods that have begun to drain
+    are succeeded first; so an order that is not remembered is taken into account once its sidecar has reported.
+    """
+    named = set(holders.values())
+    running = [each for each in pods if not each.is_over]
+    nameless = [each for each in running if not each.is_leaving and each.holder not in named]
+    with_instance = [each for each in running if each.holder in named]
+    leaving = [each for each in with_instance if each.is_leaving and each.is_connected]
+    waiting = sorted((each for each in leaving if each.awaits_successor_ms is not None), key=_age)
+    unused = max(0, pool.size - len(with_instance))
+    vacancies = pool.size - sum(not each.is_leaving for each in with_instance)
+    begun = len(leaving) - len(waiting)
+
+    def succeeded_by(count: int) -> int:
+        return max(0, min(count - unused, vacancies) - begun)
+
+    ready = succeeded_by(sum(each.is_connected and each.is_ready for each in nameless))
+    coming = max(ready, succeeded_by(len(nameless)))
+    # A pod that drains, and is not deleted, is not replaced.
+    alone = [each for each in pods if each.awaits_successor_ms is not None and each not in waiting]
+    late = [each for each in waiting[coming:] if (each.awaits_successor_ms or 0) >= REPLACEMENT_MS]
+    return {each.holder: each in waiting[:ready] for each in (*waiting[:ready], *late, *alone)}
 
 
 def _names(pool: InstancePool) -> Iterator[str]:

@@ -158,18 +158,25 @@ class DeliveryDriver(Deliveries):
         async with self._changing:
             await self._manual_assignment.pick(frozenset(), self._offsets.own_tenure, within_ms)
 
-    async def drain(self, within_ms: int, *, leaves_group: bool = False) -> int:
+    async def drain(self, within_ms: int, *, leaves_group: bool = False, serves_ms: int | None = None) -> int:
         """
         Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline.
 
         With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`; a static
-        member gives its instance up then, if it may.
+        member gives its instance up then, if it may. With `serves_ms` it serves the application until `hand_over`, for that long at most.
         """
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
         leaves_group = leaves_group and (not self._member.member.is_static or self.may_give_up_instance())
-        self.post(on.Drain(self.now_ms() + within_ms, leaves_group))
+        now_ms = self.now_ms()
+        self.post(
+            on.Drain(now_ms + within_ms, leaves_group, None if serves_ms is None else now_ms + serves_ms)
+        )
         return await drained
+
+    def hand_over(self, *, has_successor: bool) -> None:
+        """Drain now if a drain waits for a successor; with one, leave the group without the application's goodbye."""
+        self.post(on.HandOver(has_successor))
 
     def undrain(self) -> None:
         """Dispatch again."""
@@ -312,7 +319,7 @@ class DeliveryDriver(Deliveries):
                     if not drain.done():
                         drain.set_result(action.left)
             case _:
-                # Settled, Problem: for the observers only.
+                # AwaitSuccessor, StopDispatch, Settled, Problem: for the observers only.
                 pass
 
     def _set_timer(self) -> None:

@@ -6,6 +6,7 @@ Run by `process.sidecar`. Without the stream the sidecar continues; it reconnect
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import grpc
@@ -32,8 +33,9 @@ class FleetCallbacks:
 
     report: Callable[[], pb.SidecarReport]
     execute: Callable[[pb.SidecarOrder], None]
-    # Called for each new stream: queues all remembered answers again.
+    # Called for each new stream, and at its end.
     begin: Callable[[], None]
+    end: Callable[[], None] = lambda: None
 
 
 class FleetClient:
@@ -53,6 +55,9 @@ class FleetClient:
         self._report_problem = report_problem
         self._news = asyncio.Event()
         self._said = ""
+        # True once no report follows the next one.
+        self._is_finishing = False
+        self._finished = asyncio.Event()
         # Connection of the stream; None between two streams.
         self._channel: grpc.aio.Channel | None = None
 
@@ -65,8 +70,18 @@ class FleetClient:
         """True while the server of Fleet is reached."""
         return self._channel is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
+    async def finish(self, within_s: float) -> None:
+        """Send a last report, and wait until the server has read it, for at most so long. No-op without a connection."""
+        if not self.is_connected:
+            return
+        self._is_finishing = True
+        self.trigger_now()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._finished.wait()
+
     async def run(self) -> None:
-        """Keep the stream open; never returns."""
+        """Keep the stream open until `finish`."""
         backoff_s, clock = BACKOFF_S, asyncio.get_running_loop().time
         while True:
             began_s = clock()
@@ -77,6 +92,9 @@ class FleetClient:
                 )
             except (Unreachable, Refused) as found:
                 failure = found
+            if self._is_finishing:
+                self._finished.set()
+                return
             if str(failure) != self._said:
                 self._said = str(failure)
                 self._report_problem(f"Fleet is unavailable, the sidecar continues without it: {failure}")
@@ -109,12 +127,17 @@ class FleetClient:
         finally:
             ended.set()
             self._channel = None
+            self._callbacks.end()
             await channel.close()
 
     async def _reports(self, ended: asyncio.Event) -> AsyncIterator[pb.SidecarReport]:
         # gRPC asks for one more report after the stream has ended: it would take the answers of the next stream.
         while not ended.is_set():
             self._news.clear()
+            # The server ends a stream without further reports once it has read all of them.
+            is_last = self._is_finishing
             yield self._callbacks.report()
+            if is_last:
+                return
             await wait_until_set(asyncio.Event(), REPORT_S_MIN)
             await wait_until_set(self._news, REPORT_S - REPORT_S_MIN)

@@ -57,6 +57,8 @@ class OrderExecutor:
         self._answers: OrderedDict[int, pb.OrderAnswer] = OrderedDict()
         self._unsaid: deque[pb.OrderAnswer] = deque()
         self.trigger_now: Callable[[], None] = lambda: None
+        # True if the operator at the other end of the present stream orders hand-overs.
+        self.expects_hand_over = False
 
     def execute(self, order: pb.SidecarOrder) -> None:
         """Start an order, unless it is under way or finished."""
@@ -73,10 +75,16 @@ class OrderExecutor:
             task = asyncio.ensure_future(self._carry_out(order))
             self._under_way[number] = task
 
-    def requeue_answers(self) -> None:
-        """Queue all remembered answers again: the stream may have ended before the server read them."""
+    def begin_stream(self) -> None:
+        """Queue all remembered answers again: the former stream may have ended before the server read them."""
+        self.expects_hand_over = False
         of_queries = [answer for answer in self._unsaid if answer.order_id not in self._answers]
         self._unsaid = deque([*self._answers.values(), *of_queries])
+
+    def end_stream(self) -> None:
+        """Wait for no order to hand over: the next stream may be of an operator that orders none."""
+        self.expects_hand_over = False
+        self._driver.hand_over(has_successor=False)
 
     def answers(self) -> Sequence[pb.OrderAnswer]:
         """Return queued answers for one report; `trigger_now` is called for the rest."""
@@ -120,6 +128,7 @@ class OrderExecutor:
         """Execute an order; fill in the offsets of a reset or of a query. Raises OrderError, QueryError."""
         match order.WhichOneof("order"):
             case "configure":
+                self.expects_hand_over = order.configure.orders_hand_over
                 self._configure(order.configure.settings)
             case "suspend" | "resume" as kind:
                 self._reconfiguring.suspend(suspended=kind == "suspend")
@@ -137,6 +146,8 @@ class OrderExecutor:
         match order.WhichOneof("order"):
             case "instance":
                 self._be_called(order.instance)
+            case "hand_over":
+                self._driver.hand_over(has_successor=not order.hand_over.no_successor)
             case "heartbeat":
                 self._members.heartbeat_now()
             case "remove_instances":

@@ -95,6 +95,7 @@ class ReportBuilder:
             fenced_instance_id=self._members.fenced_instance,
             # Once the drain has expired the sidecar waits as any other that has none.
             given_up_instance_id=self._members.given_up_instance if draining else "",
+            awaits_successor=self._driver.delivery.awaits_successor,
             strategy=identity.strategy,
             offered_strategies=self._members.offered,
         )

@@ -13,6 +13,9 @@ from rota_sidecar.lifecycle.drain_orders import DrainOrder, DrainOrders, OnExpir
 # The part of the drain time that is kept for leaving the group, and its limit.
 LEAVING_PART = 3
 LEAVING_MAX_MS = 5_000
+# The part of the drain time in which the application is served while a successor starts, and its limit.
+SERVING_PART = 3
+SERVING_MAX_MS = 10_000
 # Of the time that is left: for revoking, and again for LeaveGroup; the rest is for closing connections.
 REVOKING_SHARE = 0.4
 
@@ -20,12 +23,13 @@ REVOKING_SHARE = 0.4
 class Drainable(Protocol):
     """The part of `delivery.driver` that drains."""
 
-    async def drain(self, within_ms: int, *, leaves_group: bool = False) -> int:
+    async def drain(self, within_ms: int, *, leaves_group: bool = False, serves_ms: int | None = None) -> int:
         """
         Stop dispatch; return the number of records in flight when it is 0 or when the time limit has passed.
 
         With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`; a static
-        member gives its instance up then, if it may.
+        member gives its instance up then, if it may. With `serves_ms` it serves the application until a successor waits, for that long
+        at most.
         """
         ...
 
@@ -38,7 +42,7 @@ class DrainController:
     """
     Drains the sidecar for as long as an order is in force; create and use it on a running loop.
 
-    Invariant: `status` is empty if and only if no drain order is in force.
+    Invariant: `status` is empty if and only if no drain order is in force, or the one that is waits for a successor.
     """
 
     def __init__(self, deliveries: Drainable, timeout_ms: int, log: Callable[[str, str], None]) -> None:
@@ -56,10 +60,15 @@ class DrainController:
         self._finishing_now: asyncio.Task[int] | None = None
         # Called with the reason when an order expires that ends in Then.LEAVE.
         self.leave: Callable[[str], None] = lambda reason: None
+        # Return whether Fleet orders the hand-over of this member's instance once a successor waits; and whether that is waited for.
+        self.may_await_successor: Callable[[], bool] = lambda: False
+        self.awaits_successor: Callable[[], bool] = lambda: False
 
     @property
     def status(self) -> str:
-        """State, reason and end of the drain, in one sentence; empty when the sidecar does not drain."""
+        """State, reason and end of the drain, in one sentence; empty when the sidecar does not drain, or not yet."""
+        if self.awaits_successor():
+            return ""
         reason = self._orders.reason(self._now_ms())
         return reason and f"{'drained' if self._is_drained else 'draining'}: {reason}"
 
@@ -90,14 +99,18 @@ class DrainController:
         """Drain for `within_ms`, replacing the source's earlier order; return the number of records still in flight."""
         if within_ms <= 0 and not self._orders.has(source):
             return 0
-        self._give(source, DrainOrder(self._now_ms() + max(0, within_ms), then))
+        # The pod ends: the group goes on with its successor. An order of Fleet says that none comes, and `then` that none is wanted.
+        may_wait = source is Source.SOCKET and then is OnExpiry.RESUME and self.may_await_successor()
+        self._give(source, DrainOrder(self._now_ms() + max(0, within_ms), then), serves=may_wait)
         if within_ms <= 0:
             self._expire()
             return 0
         if self._for_good is not None:
             return await asyncio.shield(self._for_good)
         # Whoever orders a drain from outside ends the pod: the group need not wait until the sidecar is told so.
-        return await self._drain(min(within_ms, self._timeout_ms), leaves_group=True)
+        within_ms = min(within_ms, self._timeout_ms)
+        serves_ms = min(within_ms // SERVING_PART, SERVING_MAX_MS) if may_wait else None
+        return await self._drain(within_ms, leaves_group=True, serves_ms=serves_ms)
 
     async def drained(self) -> bool:
         """Wait until the sidecar is drained, for at most the time that a drain takes."""
@@ -109,8 +122,10 @@ class DrainController:
             return False
         return True
 
-    async def _drain(self, within_ms: int, *, leaves_group: bool = False) -> int:
-        left = await self._deliveries.drain(within_ms, leaves_group=leaves_group)
+    async def _drain(
+        self, within_ms: int, *, leaves_group: bool = False, serves_ms: int | None = None
+    ) -> int:
+        left = await self._deliveries.drain(within_ms, leaves_group=leaves_group, serves_ms=serves_ms)
         # A drain may have expired meanwhile.
         self._is_drained = not left and bool(self.status)
         self._note_change()
@@ -118,8 +133,9 @@ class DrainController:
         self._log("drained", said)
         return left
 
-    def _give(self, source: Source, order: DrainOrder) -> None:
-        if self._orders.give(source, order):
+    def _give(self, source: Source, order: DrainOrder, *, serves: bool = False) -> None:
+        """Put an order in force. Of one that `serves`, `observability.log_observer` logs when dispatch stops."""
+        if self._orders.give(source, order) and not serves:
             reason = self._orders.reason(self._now_ms())
             self._log("draining", f"draining, dispatch has stopped: {reason}")
         self._set_timer()

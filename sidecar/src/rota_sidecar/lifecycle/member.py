@@ -109,16 +109,18 @@ class MemberLifecycle:
             ended = await self._be()
             if ended.is_fenced and self._fenced_file is not None:
                 self._fenced_file.write(self.instance_name)
-            if ended.failed or not self._is_renamed or self._ending is not None:
-                return ended
-            if self._giving_up:
+            if self._giving_up and not ended.failed:
                 # Only now: its membership is no longer on the disk, so no process of this sidecar resumes it.
                 self._given_up, self._giving_up = self._giving_up, ""
                 self._set_instance(None)
+            if ended.failed or not self._is_renamed or self._ending is not None:
+                return ended
 
     def end(self, reason: str, within_ms: int, *, leave_static: bool) -> None:
         """Revoke all partitions within `within_ms`, leave the group, and end."""
-        self._ending = on.End(within_ms, reason, leave_static=leave_static)
+        # A process that ends while it gives its instance up goes on with that.
+        is_succeeded = bool(self._giving_up)
+        self._ending = on.End(within_ms, reason, leave_static=leave_static, is_succeeded=is_succeeded)
         self.current.post(self._ending)
 
     def rename_instance(self, name: str) -> None:
@@ -138,11 +140,12 @@ class MemberLifecycle:
         """
         End the present member, and wait for Fleet to assign an instance again.
 
-        Its place stays in the group, for the pod that succeeds it, unless it leaves as one that is scaled away.
+        Its place stays in the group, for the pod that succeeds it, unless it leaves as one that is scaled away. The application has
+        ended, or gets its partitions revoked.
         """
         self._giving_up = self.instance_name
         self._is_renamed = True
-        reason = f"gives up the instance {self._giving_up}: it is drained, and its application has ended"
+        reason = f"gives up the instance {self._giving_up}: it is drained, and another pod may succeed it"
         self.current.post(on.End(within_ms, reason, leave_static=leave_static, is_succeeded=True))
 
     def heartbeat_now(self) -> None:

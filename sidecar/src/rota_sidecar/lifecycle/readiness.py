@@ -12,6 +12,7 @@ from rota_sidecar.observability.log_observer import format_partitions
 
 # States without an assignment.
 OUTSIDE = Down | Discover | Joining | Syncing | Stopped
+UNATTACHED = "no application is attached: start it, or check why it ended"
 
 
 def readiness_problem(driver: DeliveryDriver, members: MemberLifecycle, draining: DrainController) -> str:
@@ -23,8 +24,8 @@ def readiness_problem(driver: DeliveryDriver, members: MemberLifecycle, draining
             f"another process has taken the instance {members.fenced_instance} (FENCED_INSTANCE_ID): end it"
         )
     if members.awaits_instance_name:
-        # A surge pod of a rollout: it waits for the instance name of a pod that ends.
-        return ""
+        # A surge pod of a rollout: it waits for the instance name of a pod that ends, and can process records as soon as it has one.
+        return "" if driver.is_attached else UNATTACHED
     delivery = driver.delivery
     return delivery.readiness or unassigned_reason(driver, members) or stalled_reason(driver)
 
@@ -46,7 +47,7 @@ def stalled_reason(driver: DeliveryDriver) -> str:
     """Return why an owned partition makes no progress; empty: all do."""
     delivery = driver.delivery
     if not driver.is_attached:
-        return "no application is attached: start it, or check why it ended"
+        return UNATTACHED
     if driver.config.suspended:
         return ""
     for partition, view in sorted(delivery.partitions.items()):

@@ -107,7 +107,7 @@ class Counters(Observer):
         self.in_flight = InFlightTimer(self.processing_seconds.add)
         self.query = QueryCounters()
         self.last_problem = ""
-        # Called after a change of the owned partitions or of the member's state.
+        # Called after a change of the owned partitions, of the member's state, of the application or of the wait for a successor.
         self.on_change: Callable[[], None] = ignore_change
         self._revoking_since_ms: int | None = None
 
@@ -149,8 +149,9 @@ class Counters(Observer):
                 self.on_change()
                 for partition in event.partitions:
                     self.in_flight.forget(partition)
-            case on.Detached():
+            case on.Attached() | on.Detached():
                 self.in_flight.clear()
+                self.on_change()
             case _:
                 pass
 
@@ -166,6 +167,8 @@ class Counters(Observer):
                     self.records[action.partition.topic, REFUSED] += 1
                 case do.Problem():
                     self.last_problem = problem_text(action)
+                case do.AwaitSuccessor() | do.StopDispatch():
+                    self.on_change()
                 case _:
                     pass
         self.in_flight.set_records(in_flight, now_ms)

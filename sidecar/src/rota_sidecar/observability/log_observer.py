@@ -68,6 +68,12 @@ class LoggingObserver(Observer):
                     self._event_log.warning(problem_text(action))
                 case do.Rejoin():
                     self._event_log.info("rejoining", "joining again")
+                case do.AwaitSuccessor():
+                    wait_s = (action.until_ms - now_ms) / 1000
+                    message = f"the pod ends; its application is served until a successor waits, for at most {wait_s:g} s"
+                    self._event_log.info("awaiting", message)
+                case do.StopDispatch():
+                    self._event_log.info("draining", "draining, dispatch has stopped: the pod ends")
                 case _:
                     pass
 

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 # Requests that wait for the end of a drain at a time; probes and metrics need connections too.
 WAITING_MAX = 16
+# For a report that another pod may succeed this one.
+LAST_REPORT_S = 1.0
 
 
 async def serve_application(
@@ -122,7 +124,10 @@ class Sidecar:
         )
         reports = ReportBuilder(reporter, driver, members, self._counters, health, wiring.wall_ms)
         callbacks = FleetCallbacks(
-            lambda: reports.made(self._statuses(), orders.answers()), orders.execute, orders.requeue_answers
+            lambda: reports.made(self._statuses(), orders.answers()),
+            orders.execute,
+            orders.begin_stream,
+            orders.end_stream,
         )
         credentials = wiring.fleet_credentials(config)
         fleet = FleetClient(
@@ -134,6 +139,10 @@ class Sidecar:
         driver.give_up_instance = lambda within_ms: members.give_up_instance(
             within_ms, leave_static=self._draining.is_scaled_away
         )
+        self._draining.may_await_successor = lambda: (
+            orders.expects_hand_over and driver.may_give_up_instance()
+        )
+        self._draining.awaits_successor = lambda: driver.delivery.awaits_successor
         self._fleet, self._orders = fleet, orders
         if not config.backend.stores_in_rota:
             self._cluster_id = ClusterIdLookup(partial(wiring.cluster_id, config), fleet.trigger_now)
@@ -150,12 +159,19 @@ class Sidecar:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end_by_signal, number.name)
         try:
-            ended = await run_beside(self._members.run(), *self._side_tasks())
+            ended = await run_beside(self._run_members(), *self._side_tasks())
             return ended.reason if ended.failed else ""
         except Exception as error:  # noqa: BLE001  the edge of the process: every failure is logged, and the listeners close
             return self._unexpected(error)
         finally:
             await self._close()
+
+    async def _run_members(self) -> Ended:
+        ended = await self._members.run()
+        if self._fleet is not None and self._members.given_up_instance:
+            # The pod's end, of which the operator learns otherwise, may be many seconds later.
+            await self._fleet.finish(LAST_REPORT_S)
+        return ended
 
     def _side_tasks(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield the coroutines that run as long as the member."""

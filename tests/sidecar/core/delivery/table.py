@@ -81,6 +81,34 @@ def running_with_dead_letter() -> Driven:
     return driven
 
 
+def waiting_drain(driven: Driven) -> on.Drain:
+    """Of a static member that Fleet has named."""
+    return on.Drain(driven.now_ms + 30_000, leaves_group=True, serves_until_ms=driven.now_ms + 10_000)
+
+
+def running_awaiting_successor() -> Driven:
+    """Its pod ends, and it works on."""
+    driven = running()
+    driven.step(waiting_drain(driven))
+    return driven
+
+
+def running_draining() -> Driven:
+    """Its successor waits, or none comes."""
+    driven = running_awaiting_successor()
+    driven.step(on.HandOver(has_successor=False))
+    return driven
+
+
+def running_drained() -> Driven:
+    """The application holds nothing, and its goodbye is waited for."""
+    driven = running_draining()
+    driven.answer_commit()
+    driven.judge(2, 6)
+    driven.answer_commit()
+    return driven
+
+
 def running_unattended() -> Driven:
     driven = running()
     driven.detach()
@@ -154,6 +182,9 @@ STATES: dict[str, Callable[[], Driven]] = {
     "Running, committing": running_under_way,
     "Running, with a dead letter": running_with_dead_letter,
     "Running, unattended": running_unattended,
+    "Running, awaiting a successor": running_awaiting_successor,
+    "Running, draining": running_draining,
+    "Running, drained": running_drained,
     "Stopped, without a beginning": stopped,
     "Stopped, not acknowledged": stopped_untold,
     "Stopped, expired": expired,
@@ -269,6 +300,9 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
         with_settings(driven.delivery.config, initial_offset=Reset.LATEST, on_offset_expired=Reset.LATEST)
     ),
     "Drain": lambda driven: on.Drain(driven.now_ms + 10_000),
+    "Drain, with a wait for a successor": waiting_drain,
+    "HandOver": lambda _: on.HandOver(has_successor=True),
+    "HandOver, without a successor": lambda _: on.HandOver(has_successor=False),
     "Undrain": lambda _: on.Undrain(),
     "ResetOffsets": lambda _: on.ResetOffsets(1, 1, {one(): 40}),
     "Tick, as the alarm wants it": tick,

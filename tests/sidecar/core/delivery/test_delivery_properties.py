@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig, Reset
 from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.ledger.rules import Backoff, Rules, Verdict
@@ -53,6 +54,10 @@ def produce(world: World, a: int, b: int) -> None:
     world.logs[partition_state(a)].end += b % 5
 
 
+def hand_over(world: World, a: int, _: int) -> None:
+    world.step(on.HandOver(a % 2 == 0))
+
+
 EVENTS: dict[str, Do] = {
     "assign": lambda world, a, _: world.assign(chosen(a)),
     "revoke": lambda world, a, _: world.revoke(chosen(a)),
@@ -78,6 +83,7 @@ EVENTS: dict[str, Do] = {
     "resume": lambda world, a, _: world.pause(partition_state(a), paused=False),
     "time": lambda world, a, b: world.pass_time(100 * a * b),
     "drain": lambda world, a, _: world.drain(a),
+    "hand over": hand_over,
     "undrain": lambda world, *_: world.undrain(),
     "suspend": lambda world, a, _: world.configure(suspended=a % 3 == 0),
     "settings": lambda world, a, _: world.configure(dead_letter_topic="orders.dlq" if a % 2 else ""),

@@ -484,8 +484,9 @@ class World:
         self.ask(lambda request: kind(request, frozenset([partition])))
 
     def drain(self, seconds: int) -> None:
-        # As the sidecar of a static member drains, and that of a dynamic one.
-        self.step(on.Drain(self.now_ms + 1_000 * seconds, leaves_group=seconds % 2 == 1))
+        # As the sidecar of a static member drains, that of a dynamic one, and that of a static one that Fleet has named.
+        serves_until_ms = self.now_ms + 300 * seconds if seconds % 4 == 3 else None
+        self.step(on.Drain(self.now_ms + 1_000 * seconds, seconds % 2 == 1, serves_until_ms))
 
     def undrain(self) -> None:
         self.step(on.Undrain())

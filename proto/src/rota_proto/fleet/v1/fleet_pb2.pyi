@@ -158,6 +158,7 @@ class MemberReport(_message.Message):
     OFFERED_STRATEGIES_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     GIVEN_UP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    AWAITS_SUCCESSOR_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -186,6 +187,10 @@ class MemberReport(_message.Message):
     given_up_instance_id: _builtins.str
     """Instance that this sidecar, which drains, has given up after its application has ended, without leaving the group: another
     pod may have it. The sidecar waits without an instance until an `Instance`. Empty: none, or one older than this field.
+    """
+    awaits_successor: _builtins.bool
+    """The pod of this static member ends, and its sidecar serves the application until a `HandOver`, for a limited time. Only with an
+    instance of an `Instance`, and after a `Configure` with `orders_hand_over`.
     """
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -217,10 +222,11 @@ class MemberReport(_message.Message):
         offered_strategies: _abc.Iterable[_builtins.str] | None = ...,
         dead_letters: _builtins.int | None = ...,
         given_up_instance_id: _builtins.str = ...,
+        awaits_successor: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "dead_letters", b"dead_letters", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "given_up_instance_id", b"given_up_instance_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "awaits_successor", b"awaits_successor", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "given_up_instance_id", b"given_up_instance_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dead_letters: _TypeAlias = _typing.Literal["dead_letters"]  # noqa: Y015
     _WhichOneofArgType__dead_letters: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters"]  # noqa: Y015
@@ -450,6 +456,7 @@ class SidecarOrder(_message.Message):
     QUERY_OFFSETS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     REMOVE_INSTANCES_FIELD_NUMBER: _builtins.int
+    HAND_OVER_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     """Unique across restarts of the server: a sidecar answers a repeated id with its earlier answer."""
     @_builtins.property
@@ -470,6 +477,8 @@ class SidecarOrder(_message.Message):
     def heartbeat(self) -> Global___Heartbeat: ...
     @_builtins.property
     def remove_instances(self) -> Global___RemoveInstances: ...
+    @_builtins.property
+    def hand_over(self) -> Global___HandOver: ...
     def __init__(
         self,
         *,
@@ -483,12 +492,13 @@ class SidecarOrder(_message.Message):
         query_offsets: Global___QueryOffsets | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         remove_instances: Global___RemoveInstances | None = ...,
+        hand_over: Global___HandOver | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat", "remove_instances"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat", "remove_instances", "hand_over"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 
@@ -501,16 +511,20 @@ class Configure(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SETTINGS_FIELD_NUMBER: _builtins.int
+    ORDERS_HAND_OVER_FIELD_NUMBER: _builtins.int
+    orders_hand_over: _builtins.bool
+    """On this stream a sidecar that reports `awaits_successor` gets a `HandOver`. False from an operator older than this field."""
     @_builtins.property
     def settings(self) -> _settings_pb2.GroupSettings: ...
     def __init__(
         self,
         *,
         settings: _settings_pb2.GroupSettings | None = ...,
+        orders_hand_over: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders_hand_over", b"orders_hand_over", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -691,6 +705,30 @@ class RemoveInstances(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RemoveInstances: _TypeAlias = RemoveInstances  # noqa: Y015
+
+@_typing.final
+class HandOver(_message.Message):
+    """Drain now: another pod, which is ready, waits for the instance of this sidecar, which reports `awaits_successor`. Once it is
+    drained it gives its instance up, although its own application still runs.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NO_SUCCESSOR_FIELD_NUMBER: _builtins.int
+    no_successor: _builtins.bool
+    """No pod waits for it, and none is about to: it keeps the instance until its application has ended."""
+    def __init__(
+        self,
+        *,
+        no_successor: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["no_successor", b"no_successor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandOver: _TypeAlias = HandOver  # noqa: Y015
 
 @_typing.final
 class QueryOffsets(_message.Message):

@@ -85,7 +85,7 @@ class Leave:
     """Leave the group now, until Rejoin. Outcomes: Lost or Revoked for the owned partitions, then LeftGroup."""
 
     reason: str
-    # True: the sidecar is drained and its application has ended, so another process may succeed a static member.
+    # True: the sidecar is drained, and its application has ended or its successor waits, so another process may succeed a static member.
     is_drained: bool = False
 
 
@@ -194,6 +194,18 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitSuccessor:
+    """Report that the application of a pod that ends is served until a successor waits, or until this time in ms."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopDispatch:
+    """Report that a drain begins which was to wait for a successor."""
+
+
+@dataclass(frozen=True, slots=True)
 class Drained:
     """Report the end of a drain; `left` is the number of records still in flight, 0 unless the time limit has passed."""
 
@@ -224,6 +236,8 @@ Action = (
     | Refuse
     | Answer
     | Settled
+    | AwaitSuccessor
+    | StopDispatch
     | Drained
     | Problem
 )

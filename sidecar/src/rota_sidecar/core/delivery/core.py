@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
+from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig
 from rota_sidecar.core.delivery.errors import Error, message_of
 from rota_sidecar.core.delivery.partition import (
@@ -119,6 +120,15 @@ class Draining:
     is_reported: bool = False
     # True if the application has detached in good order since the drain began.
     said_goodbye: bool = False
+    # True if a successor waits for the member's instance.
+    has_successor: bool = False
+
+
+class AwaitingSuccessor(NamedTuple):
+    """The application of a pod that ends is served, until this time in ms at the latest; then `drain` begins."""
+
+    until_ms: int
+    drain: on.Drain
 
 
 @dataclass(slots=True)
@@ -154,7 +164,8 @@ class Core:
     """
     State of all deliveries. `now_ms` is the time of the current event, `actions` the actions that it has caused so far.
 
-    Invariant: `in_flight` and `lanes` are the sums over all fetch sessions, and one commit at most is under way.
+    Invariant: `in_flight` and `lanes` are the sums over all fetch sessions, and one commit at most is under way. Not both
+    `draining` and `awaiting_successor` are set.
     """
 
     def __init__(self, config: DeliveryConfig) -> None:
@@ -163,6 +174,7 @@ class Core:
         self.actions: list[do.Action] = []
         self.membership: Membership = InGroup()
         self.draining: Draining | None = None
+        self.awaiting_successor: AwaitingSuccessor | None = None
         self.application: Application | None = None
         self.traits = Traits()
         self.terms = self._terms()

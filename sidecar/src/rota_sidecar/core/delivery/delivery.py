@@ -19,6 +19,7 @@ from rota_sidecar.core.delivery import (
     reading,
     requests,
     revocation,
+    succession,
     verdicts,
     views,
 )
@@ -85,6 +86,11 @@ class Delivery:
         return self._core.in_flight
 
     @property
+    def awaits_successor(self) -> bool:
+        """Return True if the application of a pod that ends is served until a successor waits."""
+        return self._core.awaiting_successor is not None
+
+    @property
     def readiness(self) -> str:
         """Return why the core made the member leave the group; empty: it did not."""
         return progress.readiness(self._core)
@@ -99,6 +105,7 @@ class Delivery:
         core = self._core
         core.now_ms, core.actions = now_ms, []
         _handle(core, event)
+        succession.end_when_over(core)
         _process_touched(core)
         return core.actions
 
@@ -122,7 +129,7 @@ def _handle(core: Core, event: on.Event) -> None:
             _on_application_event(core, event)
         case on.CommitRequested() | on.SeekRequested() | on.PauseRequested() | on.ResumeRequested():
             requests.handle(core, event)
-        case on.Configure() | on.Drain() | on.Undrain() | on.ResetOffsets():
+        case on.Configure() | on.Drain() | on.Undrain() | on.HandOver() | on.ResetOffsets():
             _execute(core, event)
         case on.Tick():
             _tick(core)
@@ -175,6 +182,7 @@ def _on_application_event(core: Core, event: on.FromApplication) -> None:
             attaching.attached(core, event)
         case on.Detached():
             attaching.detached(core, event)
+            succession.application_gone(core, event)
         case on.Acknowledged():
             attaching.acknowledged(core, event)
         case on.Credit():
@@ -195,9 +203,11 @@ def _execute(core: Core, order: on.Order) -> None:
             initial_position.retry_stopped(core)
             progress.check(core)
         case on.Drain():
-            draining.drain(core, order)
+            succession.drain(core, order)
         case on.Undrain():
-            draining.undrain(core)
+            succession.undrain(core)
+        case on.HandOver():
+            succession.hand_over(core, order)
         case on.ResetOffsets():
             requests.reset(core, order)
         case _:

@@ -8,8 +8,10 @@ from rota_sidecar.core.delivery.core import Core, Draining, InGroup, Leaving, Ti
 
 def drain(core: Core, event: on.Drain) -> None:
     """Begin to drain, or replace the deadline of the drain under way; each call is answered with Drained."""
-    said_goodbye = core.draining is not None and core.draining.said_goodbye
-    core.draining = Draining(event.deadline_ms, event.leaves_group, said_goodbye=said_goodbye)
+    former = core.draining
+    core.draining = Draining(event.deadline_ms, event.leaves_group)
+    if former is not None:
+        core.draining.said_goodbye, core.draining.has_successor = former.said_goodbye, former.has_successor
     core.timers[Timer.DRAIN, None] = event.deadline_ms
     core.touch_all()
 
@@ -36,16 +38,19 @@ def report_drained(core: Core) -> None:
 
 def leave_group(core: Core) -> None:
     """
-    Leave the group once it is drained and the application has said goodbye, which a pod that terminates does.
+    Leave the group once it is drained and the application has said goodbye, which a pod that terminates does, or a successor waits.
 
     Others take the partitions over before Kubernetes notices that the application has ended, and ends the sidecar too.
     """
     draining = core.draining
-    if draining is None or not (draining.leaves_group and draining.is_reported and draining.said_goodbye):
+    if draining is None or not (draining.leaves_group and draining.is_reported):
+        return
+    if not (draining.said_goodbye or draining.has_successor):
         return
     owns = any(not partition_state.is_manual for partition_state in core.partition_states.values())
     if owns and not core.in_flight and isinstance(core.membership, InGroup):
-        reason = "the application has ended during a drain: the member leaves the group, and rejoins if the drain expires"
+        why = "a successor waits" if draining.has_successor else "the application has ended during a drain"
+        reason = f"{why}: the member leaves the group, and rejoins if the drain expires"
         core.membership = Leaving(reason, is_drained=True)
         core.actions.append(do.Leave(reason, is_drained=True))
 

@@ -311,11 +311,20 @@ class Drain:
     """
     Stop dispatch and commit completed records. Outcome: Drained, when no record is in flight, or at the deadline.
 
-    With `leaves_group` Leave follows once the application has also said goodbye, and Rejoin after Undrain.
+    With `leaves_group` Leave follows once the application has also said goodbye, and Rejoin after Undrain. With `serves_until_ms`
+    the application is served until HandOver, or until that time, and the drain begins then.
     """
 
     deadline_ms: int
     leaves_group: bool = False
+    serves_until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Drain now instead of serving the application until a successor waits: one waits for the member's instance, or none comes."""
+
+    has_successor: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,5 +350,5 @@ FromMember = Assigned | Revoke | Revoked | Lost | CoordinatorRegained | LeftGrou
 Outcome = Committed | CommittedFetched | OffsetsListed | Read | ReadFailed | DeadLetterWritten
 FromApplication = Attached | Detached | Acknowledged | Credit | Judged | Reported
 ApplicationRequest = CommitRequested | SeekRequested | PauseRequested | ResumeRequested
-Order = Configure | Drain | Undrain | ResetOffsets
+Order = Configure | Drain | Undrain | HandOver | ResetOffsets
 Event = FromMember | Outcome | FromApplication | ApplicationRequest | Order | Tick

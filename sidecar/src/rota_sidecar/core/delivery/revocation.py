@@ -29,7 +29,7 @@ def revoke(core: Core, event: on.Revoke) -> None:
         event.deadline_ms - margin_ms,
         event.deadline_ms - margin_ms // 2,
     )
-    if isinstance(core.membership, Leaving):
+    if _hangs(core):
         # The member leaves because the application hangs, so its verdicts are not waited for.
         application_deadline_ms = core.now_ms
     going = _held(core, event.partitions)
@@ -41,12 +41,17 @@ def revoke(core: Core, event: on.Revoke) -> None:
     new = [partition_state for partition_state in going if not isinstance(partition_state.state, Revoking)]
     for partition_state in new:
         _stop(core, partition_state)
-    if not isinstance(core.membership, Leaving):
+    if not _hangs(core):
         attaching.notify_revoking(core, new, application_deadline_ms)
     for partition_state in going:
         core.touch(partition_state)
     core.timers[Timer.REVOKE, event.revocation] = core.now_ms
     time_passes(core, event.revocation)
+
+
+def _hangs(core: Core) -> bool:
+    """Return whether the member leaves because its application hangs. One that is drained leaves while its application may run."""
+    return isinstance(core.membership, Leaving) and not core.membership.is_drained
 
 
 def _held(core: Core, partitions: Iterable[Partition]) -> list[PartitionState]:
@@ -120,7 +125,7 @@ def revoked(core: Core, event: on.Revoked) -> None:
     """Remove partitions that the member has released."""
     notified = _remove(core, event.partitions)
     match core.membership:
-        case Leaving(reason=reason):
+        case Leaving(reason=reason, is_drained=False):
             attaching.notify(core, do.Kind.LOST, notified, reason=reason)
         case _:
             attaching.notify(core, do.Kind.REVOKED, notified)

@@ -1,20 +1,20 @@
 """Load of a topic: records that are sent at a rate, which a test changes. Called by the tests of the autoscaler, on a laptop and in pods."""
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import rota
-
 
 class Load:
-    """Sends records within its block, to all partitions in turn."""
+    """Sends records within its block: `send` is called with 0, 1, 2 and so on, in a thread."""
 
-    def __init__(self, address: str, topic: str, partitions: int, per_second: float) -> None:
+    def __init__(self, send: Callable[[int], object], per_second: float) -> None:
         self.per_second = per_second
         self.sent = 0
+        self._send = send
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._send, args=(address, topic, partitions))
+        self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -26,13 +26,11 @@ class Load:
         self.stop()
 
     def stop(self) -> None:
-        """Send no more; returns once all are sent."""
+        """Send no more; returns once the last record is sent."""
         self._stopping.set()
         self._thread.join()
 
-    def _send(self, address: str, topic: str, partitions: int) -> None:
-        with rota.Producer(address) as producer:
-            while not self._stopping.wait(1 / self.per_second):
-                producer.send(topic, b"%d" % self.sent, partition=self.sent % partitions)
-                self.sent += 1
-            producer.flush()
+    def _run(self) -> None:
+        while not self._stopping.wait(1 / self.per_second):
+            self._send(self.sent)
+            self.sent += 1

@@ -5,12 +5,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import rota
 from tests.cli.groups import fill
 from tests.support.load import Load
 from tests.support.processes import Process
@@ -133,7 +135,7 @@ def running(folder: Path) -> Iterator[Scaled]:
 
 def test_replicas_follow_the_load_and_are_drained_before_they_stop(tmp_path: Path) -> None:
     with running(tmp_path) as scaled:
-        with Load(scaled.address, "work", PARTITIONS, 10.0) as load:
+        with rota.Producer(scaled.address) as producer, Load(partial(send, producer), 10.0) as load:
             fill(scaled.address, "dry", *[500] * PARTITIONS)
             # One replica keeps up with 10 records per second, which are a half of what it can do.
             scaled.until(lambda: scaled.decided("work", "WithinTarget", "Stabilizing"))
@@ -153,6 +155,11 @@ def test_replicas_follow_the_load_and_are_drained_before_they_stop(tmp_path: Pat
         assert [record for record, times in scaled.done.items() if times > 1] == []
         said = [each["message"] for each in scaled.group("work")["history"] if each["kind"] == "scale"]
         assert any("work scaled from 1 to" in each for each in said)
+
+
+def send(producer: rota.Producer, number: int) -> None:
+    """Send a record of the group work."""
+    producer.send("work", b"%d" % number, partition=number % PARTITIONS)
 
 
 def notes(folder: Path) -> list[str]:

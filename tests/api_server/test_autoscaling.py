@@ -160,3 +160,38 @@ def test_nobody_stays_drained_by_an_operator_that_is_killed_within_a_scale_down(
         stage.wait(f"{group} is scaled", lambda group=group: [*stage.pods(group)] == [survivors[group]])
         assert not stage.was_drained(survivors[group])
     stage.stop_ended()
+    decided_in_the_status(stage)
+    theirs_is_seen(stage)
+    another_clients_number_is_overruled(stage)
+
+
+def decided_in_the_status(stage: Stage) -> None:
+    """The scale-down that the second life has made, and that it goes on."""
+    stage.wait("the load is known", lambda: condition(stage, BEFORE) == ("True", "MetricsKnown"))
+    scaling = stage.status(BEFORE)["scaling"]
+    # The first life may have written its own before it was killed.
+    change, *_ = (each for each in scaling["decisions"] if each["recommendation"] != each["replicas"])
+    assert (change["replicas"], change["recommendation"], change["reason"]) == (
+        REPLICAS,
+        1,
+        "LoadBelowTarget",
+    )
+    assert change["inputs"]["partitions"] == REPLICAS
+    assert scaling["lastScaleTime"] >= change["time"]
+    stage.wait("it is desired", lambda: stage.status(BEFORE)["desiredReplicas"] == 1)
+    said = f"scaled Deployment {BEFORE} from {REPLICAS} to 1 replicas: LoadBelowTarget: "
+    stage.wait("it is said", lambda: any(each.startswith(said) for each in stage.events(BEFORE, "Scaled")))
+
+
+def theirs_is_seen(stage: Stage) -> None:
+    assert condition(stage, THEIRS) == ("False", "ForeignAutoscaler")
+    message = stage.shop.condition(THEIRS, "ScalingActive")["message"]
+    assert f"HorizontalPodAutoscaler {THEIRS} scales the ConsumerGroup, so Rota does not" in message
+
+
+def another_clients_number_is_overruled(stage: Stage) -> None:
+    stage.shop.kubectl("scale", f"deployment/{BEFORE}", f"--replicas={REPLICAS}")
+    stage.wait("it is said", lambda: stage.events(BEFORE, "ReplicasChanged"))
+    stage.wait("it is overruled", lambda: stage.replicas(BEFORE) == 1)
+    [survivor] = stage.sidecars.keys() & stage.pods(BEFORE).keys()
+    assert not stage.was_drained(survivor), "the pod that had not joined went"

@@ -143,6 +143,19 @@ def generations() -> list[int | None]:
     return []
 
 
+def test_a_pod_that_the_load_does_not_need_drains_and_goes(release: Release) -> None:
+    """First, because members that come and go are counted from then on: without the autoscaler the pod comes back."""
+    for autoscaling, members in (
+        ({"enabled": True, "pollingInterval": 1, "minChangeIntervalSeconds": 0}, REPLICAS - 1),
+        (None, REPLICAS),
+    ):
+        patch = json.dumps({"spec": {"autoscaling": autoscaling}})
+        release.kubectl("patch", "consumergroup", GROUP, "--type=merge", f"--patch={patch}")
+        release.wait_group(f"jsonpath={{.status.desiredReplicas}}={members}")
+        release.wait_group(f"jsonpath={{.status.members}}={members}")
+    release.wait_shared()
+
+
 def test_groups_go_on_while_the_api_server_is_away_and_a_new_pod_joins_afterwards(
     release: Release, generations: list[int | None]
 ) -> None:

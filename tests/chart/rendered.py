@@ -31,6 +31,7 @@ KAFKA = [
 ]
 # Clients are not authenticated.
 OPEN = "every client has full access"
+SPARK = "SparkApplications"
 VARIANTS = {
     **FILES,
     OPEN: ("--set=coordinator.authentication=none",),
@@ -38,6 +39,7 @@ VARIANTS = {
     "without coordinator": ("--set=coordinator.enabled=false",),
     "two namespaces, cluster-wide token reviews": ("--set=watchNamespaces={shop,billing}",),
     "Kafka clusters": (f"--set-json=kafka.clusters={json.dumps(KAFKA)}",),
+    SPARK: ("--set=spark.enabled=true",),
     "a volume that goes": ("--set=coordinator.store.sqlite.persistent=false",),
 }  # fmt: skip
 

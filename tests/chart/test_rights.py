@@ -1,15 +1,16 @@
 """Rights of the chart's service accounts equal a list, no user's Secrets among them, and Roles are enough for some namespaces."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.chart.granted import rights
-from tests.chart.rendered import OPEN, VARIANTS, of, of_kind
+from tests.chart.rendered import OPEN, SPARK, VARIANTS, of, of_kind
 from tests.support import helm
-from tests.support.cluster.rota_manifests import OWN_RULES, RULES
+from tests.support.cluster.rota_manifests import OWN_RULES, RULES, SPARK_RULES
 from tests.support.helm import Object
 
 pytestmark = pytest.mark.process
@@ -43,6 +44,30 @@ def test_the_operator_has_the_rights_that_its_tests_run_with() -> None:
         for what, granted in whats.items():
             given[what.partition("=")[0]] |= granted
     assert given == tested
+
+
+@pytest.mark.parametrize(
+    ("variant", "namespaces"), [("values.yaml", ["all"]), ("values-namespaced.yaml", ["shop", "billing"])]
+)
+def test_rights_on_sparkapplications_are_given_on_demand(variant: str, namespaces: Sequence[str]) -> None:
+    objects = helm.render(*VARIANTS[variant], *VARIANTS[SPARK])
+    before, after = rights(of(variant))["rota-operator"], rights(objects)["rota-operator"]
+    added = {
+        where: {what: sorted(verbs) for what, verbs in whats.items() if what not in before[where]}
+        for where, whats in after.items()
+    }
+    assert WANTED["spark"] == {
+        f"{group}/{resource}": sorted(verbs) for group, [resource], verbs in SPARK_RULES
+    }
+    assert {where: whats for where, whats in added.items() if whats} == dict.fromkeys(
+        namespaces, WANTED["spark"]
+    )
+    for rendered, expected in ((of(variant), False), (objects, True)):
+        [operator] = [
+            each for each in of_kind(rendered, "Deployment") if each["metadata"]["name"] == "rota-operator"
+        ]
+        [container] = operator["spec"]["template"]["spec"]["containers"]
+        assert ("--spark" in container["args"]) is expected
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

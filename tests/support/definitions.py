@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of others for tests of the chart: fetched once per machine as Go modules, nothing is built."""
+"""The CustomResourceDefinitions of others for tests of the chart and of the operator: fetched once per machine as Go modules, nothing is built."""
 
 import json
 import shutil
@@ -64,4 +64,11 @@ PROMETHEUS_OPERATOR = Definitions(
         "monitoring.coreos.com_servicemonitors.yaml",
         "monitoring.coreos.com_prometheusrules.yaml",
     ),
+)
+SPARK_OPERATOR = Definitions(
+    "spark-operator",
+    "github.com/kubeflow/spark-operator/v2@v2.5.2",
+    "h1:6nX2UhwSfnYi1mtwczgFfJTMeLSL/1ajTvkFe8R7Vdc=",
+    "config/crd/bases",
+    ("sparkoperator.k8s.io_sparkapplications.yaml",),
 )

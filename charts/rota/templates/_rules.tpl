@@ -9,6 +9,9 @@
 - {apiGroups: [""], resources: [events], verbs: [list, create]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [list]}
+{{- if .Values.spark.enabled }}
+- {apiGroups: [sparkoperator.k8s.io, spark.apache.org], resources: [sparkapplications], verbs: [get, list, create, delete]}
+{{- end }}
 {{- end -}}
 
 {{/* Which kinds there are; only where all namespaces are watched. */}}

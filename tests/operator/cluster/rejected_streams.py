@@ -47,6 +47,7 @@ def main(streams: int) -> None:
             1,
             lambda _: None,
             lambda _: False,
+            lambda _: None,
         )
         async with fleet.serve(config) as address, grpc.aio.insecure_channel(address) as channel:
             for _ in range(streams):

@@ -6,7 +6,7 @@ import pytest
 from typing_extensions import override
 
 from rota_operator.cluster.api import Api
-from rota_operator.cluster.errors import Conflict, Forbidden
+from rota_operator.cluster.errors import Conflict, Forbidden, Refused
 from rota_operator.cluster.owned_index import Owned, OwnedIndex
 from rota_operator.cluster.perform import Coordinators, Performer, Sidecars
 from rota_operator.cluster.queues import Key
@@ -22,8 +22,11 @@ from rota_operator.reconcile.actions import (
     ApplyDisruptionBudget,
     CommitInitialOffsets,
     Configure,
+    CreateApplication,
+    DeleteApplication,
     DeleteDisruptionBudget,
     DeleteGroup,
+    DrainDriver,
     ReleaseWorkload,
     RemoveFinalizer,
     RestoreGracePeriod,
@@ -64,6 +67,10 @@ class Others(Coordinators, Sidecars):
     @override
     def configure(self, key: Key, resource: Object, action: Configure) -> None:
         self.asked.append(f"configure {key.name} {action.settings} {action.settings_hash}")
+
+    @override
+    def drain_driver(self, key: Key, action: DrainDriver) -> None:
+        self.asked.append(f"drain {key.name} {action.pod}")
 
     @override
     def forget(self, key: Key) -> None:
@@ -257,3 +264,53 @@ def test_the_index_has_what_was_written_in_the_version_of_the_answer_and_nothing
             assert known() == expected
 
     run(ApiServer(lambda sent: written(sent) if sent.method == "PATCH" else Answer()), story)
+
+
+APPLICATION = CreateApplication(
+    {
+        "apiVersion": "spark.apache.org/v1",
+        "kind": "SparkApplication",
+        "metadata": {"name": "orders-0", "namespace": "shop", "annotations": {"a": "b"}},
+        "spec": {"pyFiles": "main.py"},
+    }
+)
+APPLICATIONS = "/apis/spark.apache.org/v1/namespaces/shop/sparkapplications"
+
+
+def test_an_application_is_created_with_its_owner_drained_in_the_background_and_deleted_in_the_foreground() -> (
+    None
+):
+    others = Others()
+    drain = DrainDriver("orders-0", "orders-0-driver", "u-2", 45_000)
+    delete = DeleteApplication("spark.apache.org/v1", "orders-0", "u-3")
+    sent, done = performed([APPLICATION, drain, delete], lambda sent: Answer(body=sent.body), others)
+    assert len(done) == 3
+    assert others.asked == ["drain orders orders-0-driver"]
+    created, deleted = sent
+    assert (created.method, created.path) == ("POST", APPLICATIONS)
+    assert created.body["spec"] == {"pyFiles": "main.py"}
+    assert created.body["metadata"]["annotations"] == {"a": "b"}
+    assert created.body["metadata"]["labels"][CLAIM_LABEL] == "u-1"
+    [owner] = created.body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("ConsumerGroup", "u-1", True)
+    assert (deleted.method, deleted.path) == ("DELETE", f"{APPLICATIONS}/orders-0")
+    assert deleted.body == {"propagationPolicy": "Foreground", "preconditions": {"uid": "u-3"}}
+
+
+@pytest.mark.parametrize(
+    ("owners", "error"),
+    [([], Refused), ([{"uid": "other"}], Refused), ([{"uid": "u-1"}], Conflict), (None, Conflict)],
+)
+def test_an_application_of_another_owner_is_left_alone(
+    owners: list[Object] | None, error: type[Exception]
+) -> None:
+    def answer(sent: Sent) -> Answer:
+        if sent.method == "POST":
+            return status(409, "AlreadyExists", "sparkapplications orders-0 already exists")
+        found = {"metadata": {"name": "orders-0", "ownerReferences": owners}}
+        return status(404, "NotFound", "gone") if owners is None else Answer(body=found)
+
+    with pytest.raises(
+        error, match="belongs to another owner; rename it" if error is Refused else "meanwhile"
+    ):
+        performed([APPLICATION], answer)

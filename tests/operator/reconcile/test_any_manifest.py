@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rota_operator.plan.supported import UNSUPPORTED_FIELDS, Backend
 from rota_operator.reconcile import actions as do
 from rota_operator.reconcile.observed import WorkloadRef
+from rota_operator.reconcile.spark.kinds import KINDS
 from rota_operator.spec import crd
 from rota_operator.spec.conditions import Reason
 from rota_operator.spec.model import ConsumerGroupSpec
@@ -23,6 +24,7 @@ from rota_operator.status.status import status_of
 from tests.operator.plan.test_settings import NEEDS, OTHERS
 from tests.operator.plan.test_settings import given as with_field
 from tests.operator.reconcile.api_server import ApplyConflict, Stored
+from tests.operator.reconcile.spark.templates import spark_group
 from tests.operator.reconcile.worlds import ORDERS, World, kinds, resource, workload
 from tests.operator.spec.manifests import small, whole
 from tests.operator.spec.test_validation import leaves
@@ -101,7 +103,14 @@ FIELDS = [
     if path not in NEEDS and path[0] != "auth" and path != ("spark", "enabled")
 ]
 VALID = st.lists(st.sampled_from(FIELDS), max_size=3, unique=True).map(with_fields)
-BASES = st.sampled_from([small(), resource()["spec"], {**small(), "scaleTargetRef": {"name": "orders"}}])
+BASES = st.sampled_from(
+    [
+        small(),
+        resource()["spec"],
+        {**small(), "scaleTargetRef": {"name": "orders"}},
+        *(spark_group(api_version)["spec"] for api_version in KINDS),
+    ]
+)
 TARGETS = st.sampled_from([
     {},
     {ORDERS: Stored(workload())},
@@ -133,7 +142,8 @@ def test_a_manifest_ends_in_a_refusal_with_its_path_or_in_a_plan_that_comes_to_r
         assert decision.refusal.reason not in OF_THE_SPEC or PATH.match(decision.refusal.message), (
             decision.refusal
         )
-        assert not any(isinstance(each, do.AdoptWorkload | do.ScaleWorkload) for each in decision.actions)
+        changes_pods = do.AdoptWorkload | do.ScaleWorkload | do.CreateApplication
+        assert not any(isinstance(each, changes_pods) for each in decision.actions)
     else:
         assert kinds(world.plan()) == ["Configure"]
     inputs = StatusInputs(
@@ -265,7 +275,9 @@ def test_each_field_changes_what_is_in_the_cluster_or_is_refused_with_its_path(p
     before.group["spec"], after.group["spec"] = base, spec
     first, second = before.plan(), after.plan()
     assert first.refusal is None
-    is_unsupported = any(path[: len(each)] == each for each in UNSUPPORTED_FIELDS[Backend.CLUSTER])
+    # A group has SparkApplications, or a workload.
+    unsupported = (*UNSUPPORTED_FIELDS[Backend.CLUSTER], ("spark",))
+    is_unsupported = any(path[: len(each)] == each for each in unsupported)
     if is_unsupported:
         assert second.refusal is not None
         assert second.refusal.message.startswith(f"spec.{dotted(path[:2])}")

@@ -8,12 +8,23 @@ from typing import Any, assert_never
 from rota_operator.reconcile import actions as do
 from rota_operator.reconcile.decision import Decision
 from rota_operator.reconcile.group import claim_of
-from rota_operator.reconcile.observed import Claim, GroupStrategies, Observed, OperatorSettings, WorkloadRef
+from rota_operator.reconcile.observed import (
+    Claim,
+    DrainProgress,
+    GroupStrategies,
+    Observed,
+    OperatorSettings,
+    SparkObjects,
+    WorkloadRef,
+)
 from rota_operator.reconcile.plan import plan
 from tests.operator.reconcile.api_server import Json, Stored
 
 SETTINGS = OperatorSettings(
-    sidecar_image="rota-sidecar:1", fleet_address="rota-operator.rota:7083", authority="PEM"
+    sidecar_image="rota-sidecar:1",
+    fleet_address="rota-operator.rota:7083",
+    authority="PEM",
+    manages_spark=True,
 )
 ORDERS = WorkloadRef("Deployment", "orders")
 UID = "0b9e"
@@ -78,6 +89,12 @@ class World:
     members: int | None = 0
     is_new: bool | None = False
     strategies: GroupStrategies = field(default_factory=GroupStrategies)
+    # SparkApplications by name, and the pods of their drivers.
+    applications: dict[str, Json] = field(default_factory=dict)
+    drivers: tuple[Json, ...] = ()
+    drains: dict[str, DrainProgress] = field(default_factory=dict)
+    partitions: int | None = 3
+    is_spark_served: bool = True
     deleted_groups: list[str] = field(default_factory=list)
     initial_commits: list[str] = field(default_factory=list)
 
@@ -108,6 +125,13 @@ class World:
             members=self.members,
             is_new=self.is_new,
             strategies=self.strategies,
+            spark=SparkObjects(
+                self.is_spark_served,
+                tuple(copy.deepcopy([*self.applications.values()])),
+                self.drivers,
+                dict(self.drains),
+                self.partitions,
+            ),
         )
 
     def plan(self) -> Decision:
@@ -159,6 +183,13 @@ class World:
                 self.budget = {**self._owned(), "spec": {**spec}}
             case do.DeleteDisruptionBudget():
                 self.budget = None
+            case do.CreateApplication(fields):
+                self.applications[action.name] = self._owned_application(fields)
+            case do.DrainDriver(_, _, uid, _):
+                self.drains[uid] = DrainProgress(is_over=False)
+            case do.DeleteApplication(_, name, uid, _):
+                assert self.applications[name]["metadata"]["uid"] == uid, "another application of this name"
+                del self.applications[name]
             case do.Configure():
                 pass
             case do.CommitInitialOffsets(group_id):
@@ -177,6 +208,11 @@ class World:
     def _owned(self) -> Json:
         owner = {"kind": "ConsumerGroup", "name": "orders", "uid": self.group["metadata"]["uid"]}
         return {"metadata": {"name": "rota-orders", "ownerReferences": [owner]}}
+
+    def _owned_application(self, fields: Json) -> Json:
+        metadata = {**fields["metadata"], **self._owned()["metadata"], "name": fields["metadata"]["name"]}
+        uid = f"uid-{metadata['name']}-{metadata['annotations']['rota.dev/template-hash']}"
+        return {**copy.deepcopy(fields), "metadata": {**metadata, "uid": uid}}
 
     def pod(self, ref: WorkloadRef = ORDERS) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.workloads[ref].live["spec"]["template"]["spec"]

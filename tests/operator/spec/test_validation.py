@@ -140,6 +140,27 @@ def test_what_offsets_are_kept_under_cannot_be_changed(was: Spec, spec: Spec, me
         check_update(parse_spec({**small(), **was}), parse_spec({**small(), **spec}))
 
 
+SPARK = {"enabled": True, "template": {"spec": {}}}
+
+
+@pytest.mark.parametrize(
+    ("was", "spec", "message"),
+    [
+        ({"scaleTargetRef": {"name": "orders"}}, {"spark": SPARK}, "must not change between scaleTargetRef"),
+        ({"spark": SPARK}, {"scaleTargetRef": {"name": "orders"}}, "must not change between scaleTargetRef"),
+        (
+            {"spark": SPARK},
+            {"spark": {**SPARK, "apiVersion": "spark.apache.org/v1"}},
+            "must not change spark.apiVersion",
+        ),
+    ],
+)
+def test_what_consumes_cannot_change_its_kind(was: Spec, spec: Spec, message: str) -> None:
+    base = {name: value for name, value in small().items() if name != "scaleTargetRef"}
+    with pytest.raises(InvalidSpec, match=rf"spec {message}.*; create another ConsumerGroup"):
+        check_update(parse_spec({**base, **was}), parse_spec({**base, **spec}))
+
+
 def test_everything_else_may_be_changed() -> None:
     check_update(parse_spec(small()), parse_spec(without_ids(whole())))
 

@@ -10,7 +10,7 @@ from rota_operator.overview.view import EventKind, HistoryEvent
 from rota_operator.reconcile.decision import Refusal
 from rota_operator.spec.conditions import Phase, Reason
 from rota_operator.spec.status import ConsumerGroupStatus, LastRebalance
-from rota_operator.status.inputs import Pods
+from rota_operator.status.inputs import ApplicationState, Pods
 from rota_operator.status.status import (
     PLACEMENTS_MAX,
     WRITE_INTERVAL_MS,
@@ -154,6 +154,26 @@ def test_at_most_a_hundred_members_are_listed() -> None:
     found = status(group=group(members=members))
     assert (found.members, len(found.placements)) == (150, PLACEMENTS_MAX)
     assert found.placements[0].pod_name == "orders-000"
+
+
+def test_a_placement_is_an_application_with_its_driver_or_without() -> None:
+    applications = (
+        ApplicationState("orders-0", "RUNNING", is_running=True, pod="orders-a"),
+        ApplicationState("orders-1", "SUBMITTED", is_running=False, pod="orders-1-driver"),
+        ApplicationState("orders-2", "", is_running=False),
+    )
+    found = status_json(status(applications=applications))["placements"]
+    named = [(each["podName"], each.get("application"), each.get("applicationState")) for each in found]
+    assert named == [
+        ("orders-a", "orders-0", "RUNNING"),
+        # A member that is no application: any consumer may be one.
+        ("orders-b", None, None),
+        ("orders-1-driver", "orders-1", "SUBMITTED"),
+        ("", "orders-2", ""),
+    ]
+    assert [each["partitions"] for each in found] == [2, 2, 0, 0]
+    without_group = status(group=None, applications=applications)
+    assert [each.application for each in without_group.placements] == ["orders-0", "orders-1", "orders-2"]
 
 
 def test_the_last_rebalance_outlives_the_operator() -> None:

@@ -36,6 +36,11 @@ RULES = (
     # kopf watches which kinds there are.
     ("apiextensions.k8s.io", ("customresourcedefinitions",), ("list", "watch")),
 )
+# Beside them, with --spark.
+SPARK_RULES = tuple(
+    (group, ("sparkapplications",), ("get", "list", "create", "delete"))
+    for group in ("sparkoperator.k8s.io", "spark.apache.org")
+)
 # In the operator's own namespace.
 OWN_RULES = (("coordination.k8s.io", ("leases",), ("get", "create", "update")),)
 

@@ -139,10 +139,13 @@ class Api:
         """Replace an object; with `metadata.resourceVersion` in it, of that version only."""
         return await self._request("PUT", kind, kind.path(namespace, name), f"{namespace}/{name}", body)
 
-    async def delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
-        """Delete an object; no error if it does not exist."""
+    async def delete(
+        self, kind: ResourceKind, namespace: str, name: str, options: Object | None = None
+    ) -> None:
+        """Delete an object; no error if it does not exist. `options` are DeleteOptions, as in preconditions."""
+        path = kind.path(namespace, name)
         try:
-            await self._request("DELETE", kind, kind.path(namespace, name), f"{namespace}/{name}")
+            await self._request("DELETE", kind, path, f"{namespace}/{name}", options)
         except NotFound:
             return
 

@@ -14,6 +14,7 @@ from rota_service.addresses import is_loopback
 
 LOG_FORMATS = ("auto", "json", "text")
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
+SWITCHES = ("insecure", "spark")
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+):(?P<port>[0-9]{1,5})")
 PORT_MAX = 65_535
@@ -118,6 +119,8 @@ class ClusterConfig:
     identity: str
     resync_seconds: int
     log_format: str
+    # Manage SparkApplications, which needs further rights.
+    spark: bool = False
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -144,6 +147,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="serve Fleet and dial Rota's coordinators without TLS: for trusted networks only",
     )
     parser.add_argument(
+        "--spark",
+        action="store_true",
+        help="manage SparkApplications of ConsumerGroups with spark.enabled, which needs rights on them",
+    )
+    parser.add_argument(
         "--log-format",
         choices=LOG_FORMATS,
         default="auto",
@@ -161,9 +169,9 @@ def variables(parser: argparse.ArgumentParser) -> dict[str, object]:
             continue
         if action.dest == "namespace":
             found[action.dest] = value.split(",")
-        elif action.dest == "insecure":
+        elif action.dest in SWITCHES:
             if (switch := SWITCH.get(value.lower())) is None:
-                parser.error(f'ROTA_INSECURE must be true or false, not "{value}"')
+                parser.error(f'ROTA_{action.dest.upper()} must be true or false, not "{value}"')
             found[action.dest] = switch
         else:
             # argparse converts a default that is a string.
@@ -192,6 +200,7 @@ def config_of(options: argparse.Namespace, own_namespace: str, host_name: str) -
         identity=options.identity or host_name,
         resync_seconds=options.resync_seconds,
         log_format=options.log_format,
+        spark=options.spark,
     )
 
 

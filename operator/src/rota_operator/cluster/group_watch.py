@@ -41,8 +41,10 @@ class Watch:
     # The last complete listing of the group's offsets in Kafka, and when it was answered.
     listing: FoundOffsets | None = None
     listed_ms: int = 0
-    # Whether there are members, and offsets, and the strategy; None and empty are unknown.
-    state: tuple[bool | None, bool | None, str] = (None, None, "")
+    # Partitions of the subscribed topics; None: unknown.
+    partitions: int | None = None
+    # Whether there are members, and offsets, the strategy, and the number of partitions; None and empty are unknown.
+    state: tuple[bool | None, bool | None, str, int | None] = (None, None, "", None)
     # By the pod's name: when it was received, and the report.
     reports: dict[str, tuple[int, SidecarReport]] = field(default_factory=dict)
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
@@ -50,7 +52,7 @@ class Watch:
     def expire_listing(self, now_ms: int) -> None:
         """Forget the listing once it is older than the offsets in it may be."""
         if self.listing is not None and now_ms - self.listed_ms > QUERIED_VALID_MS:
-            self.listing = self.has_offsets = None
+            self.listing = self.has_offsets = self.partitions = None
 
     def live(self, now_ms: int) -> Sequence[SidecarReport]:
         """Return the reports that have not expired, and forget the others."""

@@ -23,7 +23,7 @@ from rota_operator.cluster.observe import GroupStates
 from rota_operator.cluster.perform import Coordinators
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.shared_records import SharedRecords
-from rota_operator.cluster.watched import Watched
+from rota_operator.cluster.watched import Watched, count_subscribed
 from rota_operator.engines.admin import commit_initial_offsets, delete_group
 from rota_operator.engines.port import Groups, Unavailable
 from rota_operator.engines.rota import RotaGroups, RotaRecords, watch_group
@@ -263,6 +263,14 @@ class GroupWatches(GroupStates, Coordinators):
         return None if watch.has_offsets is None else not watch.has_offsets
 
     @override
+    def partitions(self, key: Key) -> int | None:
+        watch = self._watches.get(key)
+        if watch is None:
+            return None
+        watch.expire_listing(self._wall_ms())
+        return watch.partitions
+
+    @override
     def strategies(self, key: Key) -> GroupStrategies:
         watch = self._watches.get(key)
         return GroupStrategies() if watch is None else watch.strategies(self._wall_ms())
@@ -399,6 +407,7 @@ class GroupWatches(GroupStates, Coordinators):
         if found.is_complete:
             watch.listing, watch.listed_ms = found, at_ms
             watch.has_offsets = found.has_committed
+            watch.partitions = count_subscribed(watch.watched, found.offsets)
         self._changed(key, watch)
 
     def _lost_kafka(self, key: Key, watch: Watch, problem: str) -> None:
@@ -421,6 +430,7 @@ class GroupWatches(GroupStates, Coordinators):
     async def _poll(self, key: Key, watch: Watch, offsets: OffsetWatch) -> None:
         found = await offsets.poll()
         watch.has_offsets = has_offsets(found)
+        watch.partitions = count_subscribed(watch.watched, found)
         change = watch.overview.update_offsets(watch.watched.group_id, found, self._wall_ms())
         if change is OffsetChange.PARTITIONS:
             self._callbacks.on_view(key)
@@ -436,7 +446,8 @@ class GroupWatches(GroupStates, Coordinators):
     def _check_state(self, key: Key, watch: Watch) -> None:
         members = self.members(key)
         strategy = "" if watch.description is None else watch.description.strategy
-        state = (None if members is None else members > 0, watch.has_offsets, strategy)
+        has_members = None if members is None else members > 0
+        state = (has_members, watch.has_offsets, strategy, watch.partitions)
         if watch.state != state:
             watch.state = state
             self._callbacks.on_state(key)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from rota_operator.reconcile.observed import WorkloadRef
+from rota_operator.reconcile.spark.kinds import KINDS, SPARK_KIND
 
 
 class ResourceKind(NamedTuple):
@@ -34,6 +35,10 @@ EVENT = ResourceKind("v1", "Event", "events")
 DISRUPTION_BUDGET = ResourceKind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 AUTOSCALER = ResourceKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEASE = ResourceKind("coordination.k8s.io/v1", "Lease", "leases")
+# By `spec.spark.apiVersion`.
+SPARK_APPLICATIONS = {
+    api_version: ResourceKind(api_version, SPARK_KIND, "sparkapplications") for api_version in KINDS
+}
 SCALE_API_VERSION = "autoscaling/v1"
 WORKLOADS = (DEPLOYMENT, STATEFUL_SET)
 

@@ -7,7 +7,7 @@ run until one of them ends, or the caller cancels `run`. They stop in this order
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -55,12 +55,20 @@ from rota_operator.cluster.status_writer import StatusWriter
 from rota_operator.engines.port import Unavailable
 from rota_operator.overview.view import EventKind
 from rota_operator.reconcile.decision import Decision, Refusal
-from rota_operator.reconcile.observed import Object, OperatorSettings
+from rota_operator.reconcile.group import spark_version_of
+from rota_operator.reconcile.observed import Object, Observed, OperatorSettings
 from rota_operator.resets.machine import is_suspending
 from rota_operator.spec.model import Alerts, ConsumerGroupSpec
 from rota_operator.spec.status import ConsumerGroupStatus
 from rota_operator.spec.validation import spec_of
-from rota_operator.status.inputs import Pods, Sidecars, StatusInputs, pods_of
+from rota_operator.status.inputs import (
+    ApplicationState,
+    Pods,
+    Sidecars,
+    StatusInputs,
+    application_states,
+    pods_of,
+)
 from rota_operator.status.status import status_of
 from rota_operator.timestamps import timestamp
 from rota_service.event_log import EventLog
@@ -98,6 +106,7 @@ class Decided(NamedTuple):
     # Without its actions.
     decision: Decision
     pods: Pods | None
+    applications: tuple[ApplicationState, ...]
     failure: Refusal | None
     problem: Refusal | None
 
@@ -150,6 +159,7 @@ class Leading:
             first_order_id,
             self._status.view_changed,
             self._is_resetting,
+            self._on_state,
         )
         self._resets = self._offset_resets()
         self._autoscalers = Autoscalers(self._autoscaler_ports())
@@ -271,6 +281,7 @@ class Leading:
             fleet_address=config.fleet_address,
             authority=self._authority.text,
             insecure=config.insecure,
+            manages_spark=config.spark,
         )
 
     def _clients(self) -> Iterator[Coroutine[Any, Any, None]]:
@@ -293,6 +304,7 @@ class Leading:
                 self._settings,
                 version,
                 self._kafka,
+                self._fleet.drains.progress,
             ),
             Performer(
                 environment.api,
@@ -434,6 +446,7 @@ class Leading:
                 group=self._groups.view(key),
                 progress=self._groups.progress(key),
                 pods=last.pods,
+                applications=last.applications,
                 failure=last.failure,
                 problem=self._groups.problem(key),
                 cluster_id=self._groups.cluster_id(key),
@@ -452,15 +465,26 @@ class Leading:
 def decided_of(outcome: Outcome) -> Decided:
     """Return what the status needs of an outcome."""
     observed = outcome.observed
+    applications = application_states(observed.spark, observed.resource)
     metadata = {name: each for name, each in observed.resource["metadata"].items() if name != MANAGED_FIELDS}
     return Decided(
         resource={"metadata": metadata},
         spec=spec_of(observed.resource),
         decision=replace(outcome.decision, actions=()),
-        pods=None if observed.target is None else pods_of(observed.target, observed.refused_pods),
+        pods=_pods_of(observed, applications),
+        applications=applications,
         failure=outcome.failure,
         problem=problem_of(outcome),
     )
+
+
+def _pods_of(observed: Observed, applications: Sequence[ApplicationState]) -> Pods | None:
+    """Return the pods of the workload, or the SparkApplications."""
+    if observed.target is not None:
+        return pods_of(observed.target, observed.refused_pods)
+    if not spark_version_of(observed.resource):
+        return None
+    return Pods(len(applications), sum(each.is_running for each in applications))
 
 
 def alerts_of(spec: ConsumerGroupSpec | None) -> Alerts | None:

@@ -16,22 +16,31 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol
 
 from rota_operator.cluster.api import Api, loop_time
-from rota_operator.cluster.errors import ApiError
+from rota_operator.cluster.errors import ApiError, NotFound
 from rota_operator.cluster.index import ResourceIndex
 from rota_operator.cluster.kafka_access import KafkaCredentials
-from rota_operator.cluster.kinds import CONFIG_MAP, CONSUMER_GROUP, DISRUPTION_BUDGET, workload_kind
+from rota_operator.cluster.kinds import (
+    CONFIG_MAP,
+    CONSUMER_GROUP,
+    DISRUPTION_BUDGET,
+    POD,
+    SPARK_APPLICATIONS,
+    workload_kind,
+)
 from rota_operator.cluster.owned_index import Owned, OwnedIndex, objects_name
 from rota_operator.cluster.pending_pods import pending_pods
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.refused_pods import refused_pods
-from rota_operator.cluster.shared_reads import KEPT_S, SharedReads
+from rota_operator.cluster.shared_reads import KEPT_S, SharedReads, typed
 from rota_operator.reconcile.actions import CLAIM_LABEL
-from rota_operator.reconcile.group import claim_of, group_of
+from rota_operator.reconcile.group import claim_of, group_of, spark_version_of
 from rota_operator.reconcile.observed import (
+    DrainProgress,
     GroupStrategies,
     Object,
     Observed,
     OperatorSettings,
+    SparkObjects,
     WorkloadRef,
 )
 from rota_operator.reconcile.scaling import autoscaler_name
@@ -47,6 +56,10 @@ class GroupStates(Protocol):
 
     def is_new(self, key: Key) -> bool | None:
         """Return whether the group has no committed offset at all."""
+        ...
+
+    def partitions(self, key: Key) -> int | None:
+        """Return the number of partitions that the group consumes."""
         ...
 
     def strategies(self, key: Key) -> GroupStrategies:
@@ -66,6 +79,8 @@ class Surroundings(NamedTuple):
     version: tuple[int, int]
     # Of the operator: how groups are read that have no members.
     kafka: KafkaCredentials = KafkaCredentials()
+    # Drains of a group's drivers, by the uid of the pod.
+    drains: Callable[[Key], Mapping[str, DrainProgress]] = lambda _: {}
 
 
 async def observe(
@@ -80,6 +95,7 @@ async def observe(
         owned = tasks.create_task(owned_of(api, around, key, own.uid, known))
         autoscalers = tasks.create_task(autoscalers_of(around.reads, key, own.target, age_s_max))
         pending = tasks.create_task(pending_pods(api, key.namespace, selector, resource))
+        spark = tasks.create_task(spark_objects(api, around, key, resource))
     adopted, config_map, budget = owned.result()
     on_target, on_group = autoscalers.result()
     return Observed(
@@ -100,6 +116,26 @@ async def observe(
         members=around.groups.members(key),
         is_new=around.groups.is_new(key),
         strategies=around.groups.strategies(key),
+        spark=spark.result(),
+    )
+
+
+async def spark_objects(api: Api, around: Surroundings, key: Key, resource: Object) -> SparkObjects:
+    """Read the SparkApplications of a ConsumerGroup that has them, and the pods of their drivers. Raises ApiError."""
+    kind = SPARK_APPLICATIONS.get(spark_version_of(resource))
+    if kind is None or not around.settings().manages_spark:
+        return SparkObjects()
+    selector = f"{CLAIM_LABEL}={resource['metadata']['uid']}"
+    try:
+        found = [typed(each, kind) async for each in api.list(kind, key.namespace, selector)]
+    except NotFound:
+        return SparkObjects(is_served=False)
+    drivers = [each async for each in api.list(POD, key.namespace, selector)]
+    return SparkObjects(
+        applications=tuple(found),
+        drivers=tuple(drivers),
+        drains=around.drains(key),
+        partitions=around.groups.partitions(key),
     )
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
 from rota_operator.cluster.api import Api
-from rota_operator.cluster.errors import Conflict, NotFound
+from rota_operator.cluster.errors import Conflict, NotFound, Refused
 from rota_operator.cluster.kinds import (
     CONFIG_MAP,
     CONSUMER_GROUP,
     DISRUPTION_BUDGET,
+    SPARK_APPLICATIONS,
     ResourceKind,
     workload_kind,
 )
@@ -32,8 +33,11 @@ from rota_operator.reconcile.actions import (
     ApplyDisruptionBudget,
     CommitInitialOffsets,
     Configure,
+    CreateApplication,
+    DeleteApplication,
     DeleteDisruptionBudget,
     DeleteGroup,
+    DrainDriver,
     ReleaseWorkload,
     RemoveFinalizer,
     RestoreGracePeriod,
@@ -59,6 +63,10 @@ class Sidecars(Protocol):
 
     def configure(self, key: Key, resource: Object, action: Configure) -> None:
         """Send the group's sidecars their settings in the background, and each its instance."""
+        ...
+
+    def drain_driver(self, key: Key, action: DrainDriver) -> None:
+        """Order the sidecar of a driver to drain, in the background."""
         ...
 
     def forget(self, key: Key) -> None:
@@ -104,6 +112,10 @@ class Performer:
                 await self._coordinators.delete_group(key)
             case Configure():
                 self._sidecars.configure(key, resource, action)
+            case DrainDriver():
+                self._sidecars.drain_driver(key, action)
+            case CreateApplication() | DeleteApplication():
+                await self._change_application(key, resource, action)
             case _:
                 await self._change_object(key, resource, action)
         return None
@@ -142,6 +154,34 @@ class Performer:
                 await self._release(key, action)
             case _:
                 assert_never(action)
+
+    async def _change_application(
+        self, key: Key, resource: Object, action: CreateApplication | DeleteApplication
+    ) -> None:
+        match action:
+            case CreateApplication():
+                await self._create_application(key, resource, action)
+            case DeleteApplication():
+                kind = SPARK_APPLICATIONS[action.api_version]
+                options = {"propagationPolicy": "Foreground", "preconditions": {"uid": action.uid}}
+                await self._api.delete(kind, key.namespace, action.name, options)
+            case _:
+                assert_never(action)
+
+    async def _create_application(self, key: Key, resource: Object, action: CreateApplication) -> None:
+        """Create an application. Raises Refused if one of another owner has its name."""
+        kind = SPARK_APPLICATIONS[action.fields["apiVersion"]]
+        metadata = {**action.fields["metadata"], **owned_by(resource)["metadata"]}
+        try:
+            await self._api.create(kind, key.namespace, {**action.fields, "metadata": metadata})
+        except Conflict:
+            found = await self._api.find(kind, key.namespace, action.name)
+            owners = () if found is None else found["metadata"].get("ownerReferences") or ()
+            if found is None or any(each["uid"] == resource["metadata"]["uid"] for each in owners):
+                raise
+            raise Refused(
+                f"{kind.kind} {key.namespace}/{action.name} belongs to another owner; rename it, or this ConsumerGroup"
+            ) from None
 
     async def _apply(
         self,

@@ -27,6 +27,8 @@ from rota_operator.reconcile.actions import (
     AdoptWorkload,
     CommitInitialOffsets,
     Configure,
+    CreateApplication,
+    DeleteApplication,
     DeleteGroup,
     ReleaseWorkload,
     ScaleWorkload,
@@ -39,11 +41,14 @@ from rota_operator.spec.validation import InvalidSpec, parse_spec
 
 # A ConsumerGroup that is being deleted waits for pods and members, which no watch reports.
 DELETION_S = 2.0
-# What no watch reports is looked for: a missing workload, a missing Secret, why a StatefulSet lacks pods.
+# What no watch reports is looked for: a missing workload or Secret, why a StatefulSet lacks pods, states of SparkApplications.
 LOOK_FIRST_S = 1.0
 LOOK_MAX_S = 30.0
 # For other autoscalers of a group that Rota scales.
 AUTOSCALED_S = 20.0
+# SparkApplications are not watched: a kind that is not installed would end all watches.
+SPARK_S = 15.0
+NO_WATCH_REPORTS = (Reason.TARGET_NOT_FOUND, Reason.SPARK_NOT_INSTALLED)
 # Of one reconcile, while others change the same objects.
 ATTEMPTS_MAX = 8
 # After that many: the others are not done yet, and no backoff is needed for their sake.
@@ -171,15 +176,28 @@ class Reconciler:
     def _again_s(self, key: Key, observed: Observed, decision: Decision) -> float:
         if "deletionTimestamp" in observed.resource["metadata"]:
             return DELETION_S
-        has_no_target = decision.refusal is not None and decision.refusal.reason == Reason.TARGET_NOT_FOUND
-        if has_no_target or observed.pods_are_pending or lacks_pods(observed.target):
-            now_s = loop_time()
+        now_s = loop_time()
+        if decision.refusal is None and observed.spark.applications and is_change(decision):
+            # What follows a change of an application is looked for from now on.
+            self._looking[key] = now_s
+        if _lacks_something(observed, decision):
             return look_again_s(now_s - self._looking.setdefault(key, now_s))
         self._looking.pop(key, None)
         if decision.is_autoscaled:
             # Another autoscaler, which no watch reports, must not be fought over.
             return min(self._resync_s, AUTOSCALED_S)
+        if observed.spark.applications:
+            return SPARK_S
         return self._resync_s * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def _lacks_something(observed: Observed, decision: Decision) -> bool:
+    """Return whether the next step waits for what no watch reports."""
+    missing = decision.refusal is not None and decision.refusal.reason in NO_WATCH_REPORTS
+    unsettled = any(
+        each.reason in (Reason.APPLICATION_STATE, Reason.APPLICATIONS_CHANGING) for each in decision.remarks
+    )
+    return missing or unsettled or observed.pods_are_pending or lacks_pods(observed.target)
 
 
 def is_change(decision: Decision) -> bool:
@@ -223,6 +241,15 @@ def record_action(events: EventRecorder, resource: Object, action: Action) -> No
         case CommitInitialOffsets():
             fact = Fact(
                 NORMAL, "OffsetsInitialized", f"committed the initial offsets of group {action.group_id}"
+            )
+        case CreateApplication():
+            fact = Fact(NORMAL, "ApplicationCreated", f"created SparkApplication {action.name}")
+        case DeleteApplication():
+            problem = f"; records may be delivered again: {action.problem}" if action.problem else ""
+            fact = Fact(
+                WARNING if problem else NORMAL,
+                "ApplicationDeleted",
+                f"deleted SparkApplication {action.name}{problem}",
             )
         case DeleteGroup():
             fact = Fact(NORMAL, "GroupDeleted", f"deleted group {action.group_id} with its offsets")

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.config import ClusterConfig
+from rota_operator.cluster.driver_drains import DriverDrains
 from rota_operator.cluster.fenced_instances import FencedInstances, FencedPorts
 from rota_operator.cluster.groups import GroupWatches
 from rota_operator.cluster.heartbeat_orders import HeartbeatOrders
@@ -30,7 +31,7 @@ from rota_operator.cluster.token_review import PodGroup, SidecarAuthenticator, S
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal
 from rota_operator.fleet.server import FleetCallbacks, FleetServer, serve_fleet
-from rota_operator.reconcile.actions import CLAIM_LABEL, Configure
+from rota_operator.reconcile.actions import CLAIM_LABEL, Configure, DrainDriver
 from rota_operator.reconcile.observed import Object
 from rota_proto.fleet.v1.fleet_pb2 import SidecarReport
 from rota_service.addresses import BindError
@@ -61,8 +62,9 @@ class ClusterFleet(Sidecars):
         first_order_id: int,
         on_fenced: Callable[[Key], None],
         is_resetting: Callable[[Key], bool],
+        on_drained: Callable[[Key], None],
     ) -> None:
-        """`on_fenced` is called when an instance of a group is lost or regained; `first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids; `is_resetting`: offsets of the group are reset."""
+        """`on_drained` is called when the drain of a driver is over; `on_fenced` is called when an instance of a group is lost or regained; `first_order_id` is drawn at random for each process, so that no two lives of the operator use the same ids; `is_resetting`: offsets of the group are reset."""
         self._environment = environment
         authenticator = SidecarAuthenticator(
             SidecarPorts(environment.api.review_token, self._group_of),
@@ -97,6 +99,7 @@ class ClusterFleet(Sidecars):
                 environment.event_log.warning,
             ),
         )
+        self.drains = DriverDrains(self.server, environment.clocks.monotonic_s, on_drained)
         self._heartbeats = HeartbeatOrders(self.server, environment.groups.is_on_kafka)
         self._rejections = RejectionLimit()
 
@@ -104,6 +107,10 @@ class ClusterFleet(Sidecars):
     def configure(self, key: Key, resource: Object, action: Configure) -> None:
         self.settings.configure(key, action.settings, action.settings_hash)
         self._instances.offer(key, resource, action.pool)
+
+    @override
+    def drain_driver(self, key: Key, action: DrainDriver) -> None:
+        self.drains.order(key, action)
 
     @override
     def forget(self, key: Key) -> None:
@@ -117,6 +124,7 @@ class ClusterFleet(Sidecars):
         yield self._instances.run()
         yield self.fenced.run()
         yield self._heartbeats.run()
+        yield self.drains.run()
 
     @asynccontextmanager
     async def serve(self, config: ClusterConfig) -> AsyncIterator[str]:

@@ -1,8 +1,11 @@
 """Parameters of the watches of a group, by its ConsumerGroup."""
 
+import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from rota_operator.cluster.kafka_access import NO_ACCESS, KafkaAccess
+from rota_operator.overview.assignment import Partition
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ROTA, ConsumerGroupSpec
 
@@ -40,3 +43,14 @@ def watched_of(spec: ConsumerGroupSpec, group_id: str, access: KafkaAccess = NO_
         read_committed=spec.config.get(ISOLATION) == "read_committed",
         access=access,
     )
+
+
+def count_subscribed(watched: Watched, partitions: Collection[Partition]) -> int | None:
+    """Return how many of the partitions the group subscribes to; None for a pattern that is no regular expression here."""
+    if not watched.topic_pattern:
+        return sum(each.topic in watched.topics for each in partitions)
+    try:
+        matches = re.compile(watched.topic_pattern).fullmatch
+    except (re.error, RecursionError, OverflowError):
+        return None
+    return sum(matches(each.topic) is not None for each in partitions)

@@ -27,8 +27,17 @@ class Backend(Enum):
 
 UNSUPPORTED_FIELDS: Mapping[Backend, Sequence[Path]] = {
     Backend.LOCAL: (("auth",), ("spark", "apiVersion"), ("monitoring", "alerts")),
-    Backend.CLUSTER: (("spark",),),
+    Backend.CLUSTER: (),
 }
+# Of a group with SparkApplications, each with the reason: a driver reads and commits by itself, in a pod of the Spark operator's.
+NOT_FOR_SPARK: Mapping[Path, str] = {
+    ("replicas",): "the number of partitions decides how many there are",
+    ("autoscaling",): "the number of partitions decides how many there are",
+    ("delivery",): "their drivers read the records themselves",
+    ("sidecar", "container"): "the sidecar belongs to the driver's container",
+    ("podDisruptionBudget",): "their drivers' pods have no scale that a budget could be counted by",
+}
+SPARK_COMMIT_MODES = ("external", "sync")
 # Of local processes, each with the reason.
 IGNORED_FIELDS: Mapping[Path, str] = {
     ("deletionPolicy",): "the group's log goes with the folder of `rota up`",
@@ -63,6 +72,7 @@ def unsupported(spec: ConsumerGroupSpec, backend: Backend = Backend.LOCAL) -> li
     found += _property_errors(spec)
     if backend is Backend.CLUSTER:
         found += _cluster_errors(spec)
+        found += _spark_errors(spec, given, defaults)
     elif spec.spark.enabled and spec.autoscaling.enabled:
         found.append(FieldError(("spec", "autoscaling", "enabled"), NO_AUTOSCALING))
     return found
@@ -154,6 +164,26 @@ def _cluster_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
         yield FieldError(
             ("spec", "auth", "sasl", "mechanism"),
             f"{auth.sasl.mechanism} is not supported yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+        )
+
+
+def _spark_errors(
+    spec: ConsumerGroupSpec, given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Iterator[FieldError]:
+    """Yield the fields that mean nothing for a group with SparkApplications, or for one without."""
+    if not spec.spark.enabled:
+        for leaf in _differences(given["spark"], defaults["spark"], ("spark",)):
+            yield FieldError(("spec", *leaf), "has no effect without spark.enabled; remove it")
+        return
+    for path, reason in NOT_FOR_SPARK.items():
+        for leaf in _differences(_value_at(given, path), _value_at(defaults, path), path):
+            yield FieldError(
+                ("spec", *leaf), f"has no effect on SparkApplications, because {reason}; remove it"
+            )
+    if (mode := spec.offsets.commit.mode) not in SPARK_COMMIT_MODES:
+        yield FieldError(
+            ("spec", "offsets", "commit", "mode"),
+            f"must be one of {', '.join(SPARK_COMMIT_MODES)} for SparkApplications, whose drivers commit; got {mode}",
         )
 
 

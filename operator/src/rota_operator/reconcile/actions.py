@@ -115,6 +115,46 @@ class DeleteDisruptionBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateApplication:
+    """Create a SparkApplication, owned by the ConsumerGroup; one of another owner is left alone, and reported."""
+
+    # The whole body but for the owner.
+    fields: Object
+
+    @property
+    def name(self) -> str:
+        """Name of the application."""
+        name: str = self.fields["metadata"]["name"]
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class DrainDriver:
+    """
+    Order the sidecar of an application's driver to drain, in the background; its answer causes another plan.
+
+    The drain expires by itself, so that an operator that is killed leaves no driver drained.
+    """
+
+    application: str
+    pod: str
+    uid: str
+    within_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteApplication:
+    """Delete a SparkApplication in the foreground: it is gone once its pods are."""
+
+    api_version: str
+    name: str
+    # Another application of this name is left alone.
+    uid: str
+    # Why the driver's drain has failed: records in flight are delivered again; empty: it has not.
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Configure:
     """
     Send the settings to all sidecars of the group that were started with this hash; each applies them whole or not at all.
@@ -155,6 +195,9 @@ Action: TypeAlias = (
     | ScaleWorkload
     | ApplyDisruptionBudget
     | DeleteDisruptionBudget
+    | CreateApplication
+    | DrainDriver
+    | DeleteApplication
     | Configure
     | CommitInitialOffsets
     | DeleteGroup

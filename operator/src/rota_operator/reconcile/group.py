@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rota_operator.reconcile.actions import FINALIZER
 from rota_operator.reconcile.observed import Claim, Object, WorkloadRef
+from rota_operator.reconcile.spark.kinds import KUBEFLOW
 from rota_operator.spec.model import ROTA, ConsumerGroupSpec
 from rota_operator.spec.validation import parse_spec
 
@@ -117,6 +118,12 @@ def claim_of(resource: Object) -> Claim:
             )
         ),
     )
+
+
+def spark_version_of(resource: Object) -> str:
+    """Return the API version of a ConsumerGroup's SparkApplications, also of an invalid spec; empty: it has none."""
+    spark = _mapping(_mapping(resource.get("spec")).get("spark"))
+    return _text(spark.get("apiVersion", KUBEFLOW)) if spark.get("enabled") is True else ""
 
 
 def _mapping(value: object) -> Object:

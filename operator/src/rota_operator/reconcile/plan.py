@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rota_operator.plan.supported import Backend, resource_errors, sidecar_errors, unsupported
 from rota_operator.reconcile.actions import (
+    CLAIM_LABEL,
     Action,
     AddFinalizer,
     CommitInitialOffsets,
@@ -33,6 +34,13 @@ from rota_operator.reconcile.scaling import applied_replicas, is_autoscaled
 from rota_operator.reconcile.selectors import selector_text
 from rota_operator.reconcile.settings import settings_hash, settings_text
 from rota_operator.reconcile.sidecar import SidecarSpec, needs_instances, rack_problem, secret_files
+from rota_operator.reconcile.spark.applications import (
+    applications,
+    has_applications,
+    removal,
+    spark_problem,
+)
+from rota_operator.reconcile.spark.kinds import SPARK_KIND
 from rota_operator.reconcile.strategy import Offer, names_in, offer, written_in
 from rota_operator.reconcile.target import (
     Container,
@@ -79,7 +87,9 @@ def plan(observed: Observed) -> Decision:
     if (refusal := _spec_problem(observed, group)) is not None:
         return _refused(observed, refusal)
     if (refusal := lost_group_id(claim_of(observed.resource), observed.claims)) is not None:
-        return _refused(observed, refusal, observed.adopted)
+        return _refused(observed, refusal, observed.adopted, removal(observed))
+    if group.spec.spark.enabled:
+        return _with_applications(observed, group)
     if (refusal := lost_target(claim_of(observed.resource), observed.claims)) is not None:
         return _refused(observed, refusal, observed.adopted)
     former = [each for each in observed.adopted if ref_of(each) != group.target]
@@ -95,6 +105,35 @@ def plan(observed: Observed) -> Decision:
         selector=selector_text(accepted.target["spec"]["selector"]),
         desired_replicas=_desired_replicas(observed, group, accepted.target),
         is_autoscaled=is_autoscaled(observed, group.spec),
+    )
+
+
+def _with_applications(observed: Observed, group: Group) -> Decision:
+    """Decide for a group whose members are SparkApplications."""
+    refusal = (
+        spark_problem(observed, group) or name_problem(observed, group) or _secret_problem(observed, group)
+    )
+    if refusal is not None:
+        return _refused(observed, refusal)
+    image = group.spec.sidecar.image or _pinned_image(observed) or observed.settings.sidecar_image
+    sidecar = SidecarSpec(group, SPARK_KIND, image, observed.settings, observed.version)
+    found = applications(observed, sidecar)
+    offered = _offer(observed, group.spec, has_pods=bool(observed.spark.drivers))
+    spec = _suspended(observed, _offering(group.spec, offered))
+    return Decision(
+        actions=(
+            *(() if group.identity.has_finalizer else (AddFinalizer(),)),
+            *(action for workload in observed.adopted for action in release(workload)),
+            *config_map_actions(observed, group, spec),
+            *found.actions,
+            _configure(group, spec, SPARK_KIND, found.wanted),
+        ),
+        remarks=(*_sidecar_remarks(sidecar, offered), *found.remarks),
+        group_id=group.group_id,
+        coordination=group.coordination,
+        sidecar_image=image,
+        selector=selector_text({"matchLabels": {CLAIM_LABEL: group.identity.uid}}),
+        desired_replicas=found.wanted,
     )
 
 
@@ -181,8 +220,13 @@ def _image(observed: Observed, group: Group, target: Object) -> str:
 
     The workload is asked too, because the operator may have ended between adopting it and writing the status.
     """
-    pinned: str = (observed.resource.get("status") or {}).get("sidecarImage", "")
+    pinned = _pinned_image(observed)
     return group.spec.sidecar.image or pinned or sidecar_image_of(target) or observed.settings.sidecar_image
+
+
+def _pinned_image(observed: Observed) -> str:
+    pinned: str = (observed.resource.get("status") or {}).get("sidecarImage", "")
+    return pinned
 
 
 def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -> Iterator[Action]:
@@ -191,25 +235,30 @@ def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -
         yield AddFinalizer()
     for workload in former:
         yield from release(workload)
-    spec = _suspended(observed, _offering(group.spec, _offer(observed, accepted)))
+    spec = _suspended(observed, _offering(group.spec, _workload_offer(observed, accepted)))
     yield from config_map_actions(observed, group, spec)
     yield from _adopt(accepted)
     yield from disruption_budget_actions(observed, group, target)
     yield from _initial_offsets(observed, accepted)
     yield from _scale(observed, accepted)
-    yield Configure(
-        group.group_id,
-        settings_text(spec),
-        settings_hash(group.spec),
-        _instance_pool(observed, group, target),
-    )
+    yield _configure(group, spec, target["kind"], _desired_replicas(observed, group, target))
 
 
-def _offer(observed: Observed, accepted: Accepted) -> Offer:
-    """Return the strategies that the sidecars are to offer now."""
+def _configure(group: Group, spec: ConsumerGroupSpec, kind: str, replicas: int) -> Configure:
+    """Return the settings of the sidecars, and whence they get their instances."""
+    pool = _instance_pool(group, kind, replicas)
+    return Configure(group.group_id, settings_text(spec), settings_hash(group.spec), pool)
+
+
+def _workload_offer(observed: Observed, accepted: Accepted) -> Offer:
     target = accepted.target
     has_pods = replicas_of(target) > 0 or bool((target.get("status") or {}).get("replicas"))
-    wanted = names_in(accepted.group.spec.assignment.strategy)
+    return _offer(observed, accepted.group.spec, has_pods=has_pods)
+
+
+def _offer(observed: Observed, spec: ConsumerGroupSpec, *, has_pods: bool) -> Offer:
+    """Return the strategies that the sidecars are to offer now."""
+    wanted = names_in(spec.assignment.strategy)
     return offer(wanted, written_in(observed.config_map), observed.strategies, has_pods=has_pods)
 
 
@@ -232,13 +281,13 @@ def _suspended(observed: Observed, spec: ConsumerGroupSpec) -> ConsumerGroupSpec
     return spec.model_copy(update={"suspend": True})
 
 
-def _instance_pool(observed: Observed, group: Group, target: Object) -> InstancePool | None:
+def _instance_pool(group: Group, kind: str, replicas: int) -> InstancePool | None:
     """Return the instances that pods get one by one, because their names change."""
-    if not needs_instances(group.spec, target["kind"]):
+    if not needs_instances(group.spec, kind):
         return None
     return InstancePool(
         group.identity.name,
-        _desired_replicas(observed, group, target),
+        replicas,
         group.spec.membership.silence_ms_max,
         termination_s(group.spec) * 1000,
     )
@@ -291,8 +340,7 @@ def _desired_replicas(observed: Observed, group: Group, target: Object) -> int:
 
 def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
     target, app = accepted.target, accepted.app
-    if problem := rack_problem(accepted.sidecar):
-        yield Remark(ConditionType.READY, Reason.NO_RACK, problem)
+    yield from _sidecar_remarks(accepted.sidecar, _workload_offer(observed, accepted))
     if has_own_pre_stop(app, target):
         yield Remark(
             ConditionType.READY,
@@ -316,13 +364,6 @@ def _remarks(observed: Observed, accepted: Accepted) -> Iterator[Remark]:
             Reason.NO_INITIAL_OFFSETS,
             "the group has no member, so its initial offsets are committed when the first one joins",
         )
-    if waits_for := _offer(observed, accepted).waits_for:
-        yield Remark(
-            ConditionType.READY,
-            Reason.STRATEGY_CHANGING,
-            f"the assignment strategy changes to {accepted.group.spec.assignment.strategy}, and the former one stays on offer; "
-            f"waiting for {waits_for}",
-        )
     yield from _autoscaler_remarks(observed, accepted)
 
 
@@ -345,6 +386,19 @@ def _autoscaler_remarks(observed: Observed, accepted: Accepted) -> Iterator[Rema
         )
 
 
+def _sidecar_remarks(sidecar: SidecarSpec, offered: Offer) -> Iterator[Remark]:
+    """Yield the restrictions of the sidecars, in whatever pods."""
+    if problem := rack_problem(sidecar):
+        yield Remark(ConditionType.READY, Reason.NO_RACK, problem)
+    if offered.waits_for:
+        yield Remark(
+            ConditionType.READY,
+            Reason.STRATEGY_CHANGING,
+            f"the assignment strategy changes to {sidecar.group.spec.assignment.strategy}, and the former one stays on offer; "
+            f"waiting for {offered.waits_for}",
+        )
+
+
 def _is_start_unknown(observed: Observed, accepted: Accepted) -> bool:
     """Return whether a group without pods may have no offsets, and the operator commits none."""
     replicas = _desired_replicas(observed, accepted.group, accepted.target)
@@ -354,13 +408,19 @@ def _is_start_unknown(observed: Observed, accepted: Accepted) -> bool:
     return is_out_of_reach or observed.is_new is None
 
 
-def _refused(observed: Observed, refusal: Refusal, former: Sequence[Object] = ()) -> Decision:
-    """Return a decision that changes nothing but releases workloads; what is pinned stays so."""
+def _refused(
+    observed: Observed, refusal: Refusal, former: Sequence[Object] = (), removals: Sequence[Action] = ()
+) -> Decision:
+    """Return a decision that changes nothing but releases workloads, and removes applications; what is pinned stays so."""
     identity = identity_of(observed.resource)
     releases = [action for workload in former for action in release(workload)]
-    is_needed = len(former) < len(observed.adopted) or wants_group_deleted(observed.resource)
+    is_needed = (
+        len(former) < len(observed.adopted)
+        or has_applications(observed)
+        or wants_group_deleted(observed.resource)
+    )
     finalizer = [RemoveFinalizer()] if identity.has_finalizer and not is_needed else []
-    return pinned_decision(observed.resource, (*releases, *finalizer), refusal)
+    return pinned_decision(observed.resource, (*releases, *removals, *finalizer), refusal)
 
 
 def _first_of(errors: Sequence[FieldError]) -> str:

@@ -13,6 +13,7 @@ from rota_operator.reconcile.claims import lost_group_id
 from rota_operator.reconcile.decision import Decision, Remark, pinned_decision
 from rota_operator.reconcile.group import KAFKA_COORDINATION, Identity, claim_of, identity_of
 from rota_operator.reconcile.observed import Object, Observed
+from rota_operator.reconcile.spark.applications import has_applications, removal
 from rota_operator.reconcile.target import (
     is_grace_period_confirmed,
     is_grace_period_ours,
@@ -24,6 +25,11 @@ from rota_operator.reconcile.target import (
 from rota_operator.spec.conditions import ConditionType, Reason
 
 DELETE_GROUP = "DeleteGroup"
+_APPLICATIONS_LEFT = Remark(
+    ConditionType.READY,
+    Reason.APPLICATIONS_CHANGING,
+    "waiting until the SparkApplications are drained and deleted",
+)
 
 
 def release(workload: Object) -> Iterator[Action]:
@@ -42,6 +48,8 @@ def plan_deletion(observed: Observed) -> Decision:
     if not identity.has_finalizer:
         return _decision(observed)
     releases = [action for workload in observed.adopted for action in release(workload)]
+    if has_applications(observed):
+        return _decision(observed, *releases, *removal(observed), remark=_APPLICATIONS_LEFT)
     if not _deletes_group(observed):
         return _decision(observed, *releases, RemoveFinalizer())
     if (wait := _wait(observed)) is not None:

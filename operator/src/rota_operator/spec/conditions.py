@@ -50,6 +50,7 @@ class Reason(StrEnum):
     GROUP_ID_CLAIMED = "GroupIdClaimed"
     NAME_TAKEN = "NameTaken"
     SECRET_NOT_FOUND = "SecretNotFound"
+    SPARK_NOT_INSTALLED = "SparkNotInstalled"
     # A request of the operator failed.
     FIELD_CONFLICT = "FieldConflict"
     FORBIDDEN = "Forbidden"
@@ -104,6 +105,9 @@ class Reason(StrEnum):
     NO_INITIAL_OFFSETS = "NoInitialOffsets"
     WAITING_FOR_MEMBERS = "WaitingForMembers"
     STRATEGY_CHANGING = "StrategyChanging"
+    APPLICATION_STATE = "ApplicationState"
+    APPLICATIONS_CHANGING = "ApplicationsChanging"
+    APPLICATION_COUNT = "ApplicationCount"
 
 
 class DocumentedReason(NamedTuple):
@@ -132,6 +136,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "False", Reason.GROUP_ID_CLAIMED, "An older ConsumerGroup has the group id on the same cluster; the message names it."),
         (_READY, "False", Reason.NAME_TAKEN, "An object with the name of one of this ConsumerGroup's objects belongs to another owner."),
         (_READY, "False", Reason.SECRET_NOT_FOUND, "A Secret, or a key of it, that `auth` names does not exist."),
+        (_READY, "False", Reason.SPARK_NOT_INSTALLED, "The API server does not serve the SparkApplications of `spark.apiVersion`. Install their Spark operator; the group is followed then."),
         (_READY, "False", Reason.FIELD_CONFLICT, "Another client manages a field that Rota has to set; the message names both. Nothing is overridden."),
         (_READY, "False", Reason.FORBIDDEN, "The operator lacks a right; the message names the verb and the resource."),
         (_READY, "False", Reason.REQUEST_REFUSED, "The API server refuses a change: invalid, or against a policy. The message is the server's."),
@@ -162,6 +167,9 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "", Reason.NO_INITIAL_OFFSETS, "The group has no members yet and the operator cannot commit its initial offsets."),
         (_READY, "", Reason.WAITING_FOR_MEMBERS, "`deletionPolicy: DeleteGroup` waits until the last member has left."),
         (_READY, "", Reason.STRATEGY_CHANGING, "The group changes its assignment strategy. The former one stays on offer until the group has chosen the new one and every sidecar offers it; the message names the pods that do not."),
+        (_READY, "", Reason.APPLICATION_STATE, "SparkApplications do not run; the message has the state of each, and what to do."),
+        (_READY, "", Reason.APPLICATIONS_CHANGING, "SparkApplications of a former template, or more than the partitions need, are drained and replaced; the message says which one is waited for."),
+        (_READY, "", Reason.APPLICATION_COUNT, "The number of SparkApplications does not follow from the partitions: their number is not known yet, or it needs more than 100."),
         (_REBALANCING, "True", Reason.REBALANCE_IN_PROGRESS, "The group is rebalancing."),
         (_REBALANCING, "False", Reason.STABLE, "All members have the same generation, or there are none."),
         (_REBALANCING, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer."),

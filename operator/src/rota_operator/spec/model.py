@@ -182,6 +182,20 @@ class ConsumerGroupSpec(SpecModel):
             "must not change coordination, which is immutable; create another ConsumerGroup",
             lambda was, spec: was.coordination == spec.coordination,
         ),
+        TransitionRule(
+            "has(self.scaleTargetRef) == has(oldSelf.scaleTargetRef)",
+            "must not change between scaleTargetRef and spark.enabled; create another ConsumerGroup",
+            lambda was, spec: was.spark.enabled == spec.spark.enabled,
+        ),
+        TransitionRule(
+            "!has(self.spark) || !has(oldSelf.spark) || !self.spark.enabled || !oldSelf.spark.enabled || "
+            "self.spark.apiVersion == oldSelf.spark.apiVersion",
+            "must not change spark.apiVersion, which is immutable; create another ConsumerGroup",
+            lambda was, spec: (
+                not (was.spark.enabled and spec.spark.enabled)
+                or was.spark.api_version == spec.spark.api_version
+            ),
+        ),
     )
 
     @property

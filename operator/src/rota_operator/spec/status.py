@@ -220,13 +220,21 @@ class OffsetReset(StatusModel):
 
 
 class Placement(StatusModel):
-    """One member of the group."""
+    """One member of the group, or a SparkApplication that is none now."""
 
-    pod_name: str = Field(description="The name of the member's pod.")
+    pod_name: str = Field(
+        description="The name of the member's pod; empty for a SparkApplication whose driver does not run."
+    )
     member_id: str = Field(default="", description="The member id issued by the coordinator.")
     partitions: int = Field(default=0, description="The number of partitions assigned to the member.")
     lag: Int64 | None = Field(
         default=None, description="The number of uncommitted records in these partitions."
+    )
+    application: str | None = Field(
+        default=None, description="The name of the SparkApplication whose driver is the member."
+    )
+    application_state: str | None = Field(
+        default=None, description="The state of the SparkApplication, as its Spark operator reports it."
     )
 
 
@@ -244,9 +252,13 @@ class ConsumerGroupStatus(StatusModel):
     )
     sidecar_image: str = Field(default="", description="The sidecar image in use.")
     selector: str = Field(default="", description="The label selector of the pods that consume.")
-    replicas: int | None = Field(default=None, description="The number of pods.")
-    ready_replicas: int | None = Field(default=None, description="The number of ready pods.")
-    desired_replicas: int | None = Field(default=None, description="The desired number of pods.")
+    replicas: int | None = Field(default=None, description="The number of pods, or of SparkApplications.")
+    ready_replicas: int | None = Field(
+        default=None, description="The number of ready pods, or of running SparkApplications."
+    )
+    desired_replicas: int | None = Field(
+        default=None, description="The desired number of pods, or of SparkApplications."
+    )
     members: int | None = Field(default=None, description="The number of members of the group.")
     partitions: int | None = Field(
         default=None, description="The number of partitions that the group consumes."
@@ -264,7 +276,9 @@ class ConsumerGroupStatus(StatusModel):
         default=None, description="The state of the reset in spec.offsets.reset."
     )
     placements: tuple[Placement, ...] = Field(
-        default=(), max_length=100, description="The members of the group, at most 100 of them."
+        default=(),
+        max_length=100,
+        description="The members of the group, at most 100 of them. Of a group with SparkApplications, one for each of them.",
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),

@@ -123,7 +123,10 @@ class Autoscaling(SpecModel):
 class SparkTemplate(SpecModel):
     """Template of the SparkApplications."""
 
-    spec: dict[str, Any] = Field(description="The spec of each SparkApplication, passed on unchanged.")
+    spec: dict[str, Any] = Field(
+        description="The spec of each SparkApplication. The driver's pod template in it gets the sidecar; everything else is passed on "
+        "unchanged."
+    )
 
 
 class Spark(SpecModel):
@@ -133,11 +136,12 @@ class Spark(SpecModel):
         default=False, description="Creates SparkApplications instead of scaling a workload."
     )
     api_version: Literal["sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"] = Field(
-        default="sparkoperator.k8s.io/v1beta2", description="The API version of the SparkApplications."
+        default="sparkoperator.k8s.io/v1beta2",
+        description="The API version of the SparkApplications. Immutable.",
     )
     partitions_per_application: PositiveInt = Field(
         default=12,
-        description="The number of partitions per SparkApplication; their number is rounded up.",
+        description="The number of partitions per SparkApplication; the number of SparkApplications is rounded up.",
     )
     template: SparkTemplate | None = Field(
         default=None, description="The template of the SparkApplications. Required if enabled."

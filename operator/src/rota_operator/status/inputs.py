@@ -8,7 +8,10 @@ from rota_operator.overview.assignment import Partition
 from rota_operator.overview.problems import NO_ANSWER, CoordinatorProblem
 from rota_operator.overview.view import GroupView
 from rota_operator.reconcile.decision import Decision, Refusal
-from rota_operator.reconcile.observed import Object
+from rota_operator.reconcile.group import identity_of
+from rota_operator.reconcile.observed import Object, SparkObjects
+from rota_operator.reconcile.spark.applications import driver_of, own_applications
+from rota_operator.reconcile.spark.kinds import Stage, state_of
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.status import ConsumerGroupStatus, Scaling
 
@@ -41,6 +44,17 @@ class Progress:
     last_progress_ms: int | None
     # Why the partition stands still; empty: it does not.
     problem: str = ""
+
+
+class ApplicationState(NamedTuple):
+    """A SparkApplication of the group."""
+
+    name: str
+    # As its Spark operator reports it; empty: it has reported none yet.
+    state: str
+    is_running: bool
+    # Name of its driver's pod; empty: none runs.
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +116,19 @@ class StatusInputs:
     sidecars: Sidecars = Sidecars()
     # None: no autoscaler has looked at the group yet.
     autoscaler: AutoscalerState | None = None
+    # In the order of their numbers; empty for a group without SparkApplications.
+    applications: tuple[ApplicationState, ...] = ()
+
+
+def application_states(spark: SparkObjects, resource: Object) -> tuple[ApplicationState, ...]:
+    """Read the states of a ConsumerGroup's SparkApplications."""
+    found: list[ApplicationState] = []
+    for each in own_applications(spark, identity_of(resource)).values():
+        name, state = each["metadata"]["name"], state_of(each)
+        pod = driver_of(spark, name)
+        pod_name = "" if pod is None else pod["metadata"]["name"]
+        found.append(ApplicationState(name, state.name, state.stage is Stage.RUNNING, pod_name))
+    return tuple(found)
 
 
 def pods_of(workload: Object, refused: str = "") -> Pods:

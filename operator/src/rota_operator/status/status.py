@@ -1,6 +1,6 @@
 """The entry points of this core: `status_of`, and `due`, which bounds how often a status is written."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rota_operator.overview.view import EventKind, GroupView
@@ -19,7 +19,7 @@ from rota_operator.spec.status import (
 )
 from rota_operator.spec.validation import InvalidSpec, parse_model
 from rota_operator.status.conditions import Evidence, conditions_of, evidence_of
-from rota_operator.status.inputs import StatusInputs
+from rota_operator.status.inputs import ApplicationState, StatusInputs
 
 WRITE_INTERVAL_MS = 10_000
 PLACEMENTS_MAX = 100
@@ -28,6 +28,7 @@ TEXT_LENGTH_MAX = 256
 REFUSING = frozenset({
     Reason.INVALID_SPEC, Reason.UNSUPPORTED_FIELD, Reason.IMMUTABLE_FIELD, Reason.UNSUPPORTED_KUBERNETES,
     Reason.INVALID_TARGET, Reason.TARGET_CLAIMED, Reason.GROUP_ID_CLAIMED, Reason.NAME_TAKEN, Reason.SECRET_NOT_FOUND,
+    Reason.SPARK_NOT_INSTALLED,
     Reason.FIELD_CONFLICT, Reason.FORBIDDEN, Reason.REQUEST_REFUSED, Reason.CLUSTER_CHANGED,
 })  # fmt: skip
 
@@ -58,7 +59,7 @@ def status_of(inputs: StatusInputs) -> ConsumerGroupStatus:
         else _last_rebalance(inputs.group, former.rebalance),
         scaling=_scaling(inputs),
         offset_reset=_offset_reset(inputs),
-        placements=() if group is None else tuple(_placements(group)),
+        placements=tuple(_placements(group, inputs.applications))[:PLACEMENTS_MAX],
         conditions=conditions,
     )
 
@@ -185,17 +186,28 @@ def _offset_reset(inputs: StatusInputs) -> OffsetReset | None:
     return step(former.offset_reset, FirstSeen(spec.offsets.reset))
 
 
-def _placements(group: GroupView) -> Iterator[Placement]:
-    lags = {f"{each.topic}-{each.partition}": each.lag_records for each in group.partitions}
-    joined = sorted(
-        (each for each in group.members if each.member_id is not None), key=lambda member: member.name
-    )
-    for member in joined[:PLACEMENTS_MAX]:
-        held = [lags.get(partition) for partition in member.partitions]
-        known = [lag for lag in held if lag is not None]
-        yield Placement(
-            pod_name=member.name,
-            member_id=member.member_id or "",
-            partitions=len(member.partitions),
-            lag=sum(known) if len(known) == len(held) else None,
+def _placements(group: GroupView | None, applications: Sequence[ApplicationState]) -> Iterator[Placement]:
+    """Yield the members by name, each with its SparkApplication, then the SparkApplications that are no members."""
+    by_pod = {each.pod: each for each in applications if each.pod}
+    members = frozenset[str]()
+    if group is not None:
+        lags = {f"{each.topic}-{each.partition}": each.lag_records for each in group.partitions}
+        joined = sorted(
+            (each for each in group.members if each.member_id is not None), key=lambda member: member.name
         )
+        members = frozenset(each.name for each in joined)
+        for member in joined[:PLACEMENTS_MAX]:
+            held = [lags.get(partition) for partition in member.partitions]
+            known = [lag for lag in held if lag is not None]
+            application = by_pod.get(member.name)
+            yield Placement(
+                pod_name=member.name,
+                member_id=member.member_id or "",
+                partitions=len(member.partitions),
+                lag=sum(known) if len(known) == len(held) else None,
+                application=None if application is None else application.name,
+                application_state=None if application is None else application.state,
+            )
+    for each in applications:
+        if each.pod not in members:
+            yield Placement(pod_name=each.pod, application=each.name, application_state=each.state)

@@ -43,12 +43,11 @@ def topics() -> set[str]:
 
 def consumed() -> Iterator[str]:
     """Yield the topics of the groups of the examples in files for `kubectl apply`, all of which are in namespace shop."""
-    for folder in ("orders", "exactly-once"):
-        for file in (EXAMPLES / folder).glob("*.yaml"):
-            for each in yaml.safe_load_all(file.read_text()):
-                assert each["metadata"]["namespace"] == "shop"
-                if each["kind"] == "ConsumerGroup":
-                    yield from each["spec"]["topics"]
+    for file in EXAMPLES.glob("*/*.yaml"):
+        for each in yaml.safe_load_all(file.read_text()):
+            assert each["metadata"]["namespace"] == "shop"
+            if each["kind"] == "ConsumerGroup":
+                yield from each["spec"]["topics"]
 
 
 def test_the_examples_have_their_topics_and_transactions() -> None:

@@ -52,7 +52,8 @@ class SparkOperator:
         found = self.applications()
         for name in names:
             pod = self._create_driver(found[name])
-            folder = self._folder / pod["metadata"]["uid"]
+            # A socket in it has a path of 107 bytes at most.
+            folder = self._folder / pod["metadata"]["uid"][:8]
             folder.mkdir()
             uid = found[name]["metadata"]["uid"]
             self._sidecars[uid] = start_sidecar(self._shop, pod, self._fleet, folder)

@@ -25,7 +25,7 @@ from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
 from tests.support.processes import Process, steady_ms, wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.paired, pytest.mark.soak("pods"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.soak("pods"), pytest.mark.timeout(600)]
 
 NAMESPACE = "hand-over"
 PARTITIONS = 2

@@ -79,18 +79,22 @@ def outcome(interval_s: int = 1, decision: Decision = AUTOSCALED, failure: Refus
     return Outcome(observed if failure is None else replace(observed, target=None), decision, failure)
 
 
+async def run_until_one_has_decided(world: World) -> None:
+    running = asyncio.create_task(world.autoscalers.run())
+    async with asyncio.timeout(60):
+        while not world.decisions:
+            await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 def test_each_group_is_polled_at_its_interval_and_measured_as_its_status_shows_it() -> None:
     world = World()
 
     async def story() -> None:
         world.autoscalers.decided(ORDERS, outcome())
         world.autoscalers.decided(PAYMENTS, outcome(3_600))
-        running = asyncio.create_task(world.autoscalers.run())
-        async with asyncio.timeout(60):
-            while not world.decisions:
-                await asyncio.sleep(0.05)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await run_until_one_has_decided(world)
 
     asyncio.run(story())
     assert set(world.reads) == {ORDERS}
@@ -129,12 +133,7 @@ def test_one_group_that_fails_does_not_stop_the_others() -> None:
         world.autoscalers._ports = world.autoscalers._ports._replace(read=failing)
         for key in (ORDERS, PAYMENTS):
             world.autoscalers.decided(key, outcome())
-        running = asyncio.create_task(world.autoscalers.run())
-        async with asyncio.timeout(60):
-            while not world.decisions:
-                await asyncio.sleep(0.05)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await run_until_one_has_decided(world)
 
     asyncio.run(story())
     assert set(world.reads) == {PAYMENTS}

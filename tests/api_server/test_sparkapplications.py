@@ -23,7 +23,8 @@ from tests.support.coordinator import Coordinator
 from tests.support.definitions import SPARK_OPERATOR
 from tests.support.processes import wait_for
 
-pytestmark = pytest.mark.api_server
+# Among the longest: by its time limit it is begun before shorter modules.
+pytestmark = [pytest.mark.api_server, pytest.mark.timeout(300)]
 
 TOPIC, PARTITIONS = "enriched", 3
 POLL_S = 0.2

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 
 from rota_operator.autoscaling.decision import Reason, decide, judge
+from rota_operator.autoscaling.decision_log import DECISIONS_MAX
 from rota_operator.autoscaling.history import History, IneffectiveChange
 from rota_operator.autoscaling.samples import Sample
 from rota_operator.cluster.scaling_record import (
-    DECISIONS_MAX,
     changed,
     history_of,
     inputs_of,

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rota_operator.autoscaling.decision import Decision
+from rota_operator.autoscaling.decision_log import DECISIONS_MAX
 from rota_operator.autoscaling.history import Change, History, IneffectiveChange
 from rota_operator.autoscaling.inputs import Inputs, Knowledge
 from rota_operator.spec.status import IneffectiveScaling, Scaling, ScalingDecision, ScalingInputs
 from rota_operator.timestamps import milliseconds, timestamp
 
-DECISIONS_MAX = 20
 MESSAGE_LENGTH_MAX = 1024
 
 

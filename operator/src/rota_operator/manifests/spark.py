@@ -167,7 +167,7 @@ def spark_workload_spec(name: str, spark: Spark) -> WorkloadSpec:
 
 def applications_for(partitions: int, spark: Spark) -> int:
     """Return how many applications a group with so many partitions has; at least one."""
-    return max(1, -(-partitions // spark.partitions_per_application))
+    return max(1, spark.needed_applications(partitions))
 
 
 def _command(name: str, given: SparkApplicationSpec) -> Iterator[str]:

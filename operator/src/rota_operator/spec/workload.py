@@ -155,6 +155,10 @@ class Spark(SpecModel):
         ),
     )
 
+    def needed_applications(self, partitions: int) -> int:
+        """Return how many SparkApplications so many partitions need."""
+        return -(-partitions // self.partitions_per_application)
+
 
 def _is_count_or_percentage(number_or_share: int | str) -> bool:
     if isinstance(number_or_share, int):

@@ -20,6 +20,7 @@ from rota_operator.reconcile.spark.steps import (
     next_steps,
     wanted_count,
 )
+from rota_operator.spec.workload import Spark
 
 ORDERED, DRAINED = DrainProgress(is_over=False), DrainProgress(is_over=True)
 FAILED = DrainProgress(is_over=True, problem="3 records are still in flight")
@@ -49,7 +50,8 @@ def kinds(found: Steps) -> list[type[Step]]:
     ],
 )  # fmt: skip
 def test_partitions_make_applications(partitions: int | None, per: int, existing: int, expected: int) -> None:
-    assert wanted_count(partitions, per, existing) == expected
+    spark = Spark.model_validate({"partitionsPerApplication": per})
+    assert wanted_count(partitions, spark, existing) == expected
 
 
 @pytest.mark.parametrize("stage", Stage)

@@ -85,7 +85,7 @@ def applications(observed: Observed, sidecar: SidecarSpec) -> Applications:
     rendered = rendering(sidecar)
     found = own_applications(spark, group.identity)
     per = group.spec.spark.partitions_per_application
-    wanted = wanted_count(spark.partitions, per, len(found))
+    wanted = wanted_count(spark.partitions, group.spec.spark, len(found))
     steps = next_steps(wanted, list(_seen(spark, found, rendered.template_hash)))
     drain_ms = group.spec.sidecar.termination_drain_seconds * 1000
     actions = [_action(each, found, sidecar, rendered, drain_ms) for each in steps.steps]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from rota_operator.reconcile.observed import DrainProgress
 from rota_operator.reconcile.spark.kinds import Stage
+from rota_operator.spec.workload import Spark
 
 # Applications of one group; more partitions for each are asked for instead.
 APPLICATIONS_MAX = 100
@@ -86,11 +87,11 @@ class Steps:
     waits_for: int | None = None
 
 
-def wanted_count(partitions: int | None, per_application: int, existing: int) -> int:
+def wanted_count(partitions: int | None, spark: Spark, existing: int) -> int:
     """Return how many applications a group is to have; while its partitions are not known, those that it has, and one at least."""
     if partitions is None:
         return max(1, existing)
-    return min(APPLICATIONS_MAX, -(-partitions // per_application))
+    return min(APPLICATIONS_MAX, spark.needed_applications(partitions))
 
 
 def next_steps(wanted: int, applications: Sequence[SeenApplication]) -> Steps:

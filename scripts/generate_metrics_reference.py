@@ -66,7 +66,7 @@ class Refused(Exception):
 
 
 class Documented(NamedTuple):
-    """One metric, as the page describes it."""
+    """Metric, as the page describes it."""
 
     # With the suffix of a counter.
     name: str

@@ -37,7 +37,7 @@ def at_most(bound: float) -> Goal:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of Rota, and the figure it is compared with from the same run."""
+    """Figure of Rota, and the figure it is compared with from the same run."""
 
     what: str
     rota: str

@@ -63,7 +63,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Manifests:
-    """All resources by name."""
+    """Resources by name."""
 
     groups: Mapping[NamespacedName, ConsumerGroup] = field(default_factory=dict)
     workloads: Mapping[NamespacedName, Workload] = field(default_factory=dict)

@@ -157,27 +157,30 @@ class Server:
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
     """Serve in a thread: kopf cancels what else runs on its loop when it ends."""
-    loop, started, stop = asyncio.new_event_loop(), Future[int](), asyncio.Event()
+    started = Future[tuple[int, Callable[[], None]]]()
 
     async def serve() -> None:
+        stop = asyncio.Event()
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", server.handle)
         runner = web.AppRunner(application, shutdown_timeout=CLEANUP_S)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        started.set_result(runner.addresses[0][1])
+        loop = asyncio.get_running_loop()
+        started.set_result((runner.addresses[0][1], lambda: loop.call_soon_threadsafe(stop.set)))
         await stop.wait()
         await runner.cleanup()
 
-    serving = threading.Thread(target=loop.run_until_complete, args=[serve()], daemon=True)
+    # asyncio.run goes on until the closed connections have ended too.
+    serving = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     serving.start()
+    port, stop = started.result(WITHIN_S)
     try:
-        yield f"http://127.0.0.1:{started.result(WITHIN_S)}"
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.ended.set()
-        loop.call_soon_threadsafe(stop.set)
+        stop()
         serving.join(WITHIN_S)
-        loop.close()
 
 
 def seen_of(server: Server) -> list[Key]:

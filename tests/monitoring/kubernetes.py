@@ -9,7 +9,6 @@ import asyncio
 import copy
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from rota_service.pod_tokens import AUDIENCE, POD_NAME, POD_UID
 from tests.operator.cluster.reset_world import merge
 from tests.operator.cluster.test_watches import KINDS, discovery_of
 from tests.operator.reconcile.api_server import Stored
+from tests.support.loops import run_in_thread
 
 Json = Any
 WITHIN_S = 60
@@ -251,17 +251,13 @@ class Kubernetes:
     def serving(self) -> Iterator["Kubernetes"]:
         """Serve on a free port within the block."""
         started: Future[str] = Future()
-        thread = threading.Thread(
-            target=self._loop.run_until_complete, args=[self._serve(started)], daemon=True
-        )
-        thread.start()
+        thread = run_in_thread(self._loop, self._serve(started))
         try:
             self.address = started.result(WITHIN_S)
             yield self
         finally:
             self._loop.call_soon_threadsafe(self._ends.set)
             thread.join(WITHIN_S)
-            self._loop.close()
 
     def write_kubeconfig(self, file: Path) -> Path:
         """Write a kubeconfig without credentials."""

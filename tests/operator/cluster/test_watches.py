@@ -25,6 +25,7 @@ from rota_operator.cluster.kinds import (
 from rota_operator.cluster.owned_index import OwnedIndex
 from rota_operator.cluster.queues import Key
 from tests.operator.cluster.test_index import group
+from tests.support.loops import run_in_thread
 
 # kopf begins once it knows the last two.
 KINDS = (
@@ -157,29 +158,24 @@ class Server:
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
     """Serve in a thread: kopf cancels what else runs on its loop when it ends."""
-    started = Future[tuple[int, Callable[[], None]]]()
+    loop, started, stop = asyncio.new_event_loop(), Future[int](), asyncio.Event()
 
     async def serve() -> None:
-        stop = asyncio.Event()
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", server.handle)
         runner = web.AppRunner(application, shutdown_timeout=CLEANUP_S)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        loop = asyncio.get_running_loop()
-        started.set_result((runner.addresses[0][1], lambda: loop.call_soon_threadsafe(stop.set)))
+        started.set_result(runner.addresses[0][1])
         await stop.wait()
         await runner.cleanup()
 
-    # asyncio.run goes on until the closed connections have ended too.
-    serving = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    serving.start()
-    port, stop = started.result(WITHIN_S)
+    serving = run_in_thread(loop, serve())
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{started.result(WITHIN_S)}"
     finally:
         server.ended.set()
-        stop()
+        loop.call_soon_threadsafe(stop.set)
         serving.join(WITHIN_S)
 
 

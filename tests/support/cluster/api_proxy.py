@@ -24,6 +24,7 @@ from aiohttp import web
 from tests.support.cluster.api_faults import GONE_EVENT, ApiFaults, Refusal
 from tests.support.cluster.held_writes import HeldWrites
 from tests.support.cluster.served_versions import ServedVersions
+from tests.support.loops import run_in_thread
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 NAMESPACE = re.compile(r"/namespaces/(?P<namespace>[^/]+)/(?P<resource>[^?]+)")
@@ -287,8 +288,7 @@ def proxied(kubeconfig: Path, folder: Path) -> Iterator[ApiProxy]:
     proxy = ApiProxy(cluster["server"], tls)
     loop = asyncio.new_event_loop()
     stop, started = asyncio.Event(), loop.create_future()
-    serving = threading.Thread(target=loop.run_until_complete, args=[proxy.serve(stop, started)], daemon=True)
-    serving.start()
+    serving = run_in_thread(loop, proxy.serve(stop, started))
     port = asyncio.run_coroutine_threadsafe(waited(started), loop).result(STOP_S)
     config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
     config["users"][0]["user"] = {}
@@ -299,7 +299,6 @@ def proxied(kubeconfig: Path, folder: Path) -> Iterator[ApiProxy]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         serving.join(STOP_S)
-        loop.close()
 
 
 async def waited(started: "asyncio.Future[int]") -> int:

@@ -107,6 +107,7 @@ def who_commits_itself_reports_for_its_lag_alone(folder: Path, engine: Engine, n
     stage = Stage(folder, engine, name)
     sidecar = stage.sidecar("one", QUICKLY)
     with delivering(sidecar):
+        stage.wait_for_lag(sidecar, 0, RECORDS)
         # Where the partitions begin: the sidecar does not know yet that the application will commit.
         stage.wait_for_commits(dict.fromkeys(EVERYTHING, 0))
         with Reader(sidecar, name, commits_itself=True) as reader:

@@ -112,6 +112,27 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["kafka", "kafka:", ":9092", "kafka:port", "kafka:123456", "a:1,b:2", "http://kafka:9092", "rota://", "rota:///a:1", "::1:9092", "user@kafka:9092", " kafka:9092"],
+)  # fmt: skip
+def test_a_server_without_host_and_port_is_refused(address: str) -> None:
+    [message] = refused({**small(), "bootstrapServers": [address]})
+    assert message.startswith("spec.bootstrapServers[0] must match")
+    coordination = {"coordination": "Rota", "coordinatorAddress": address}
+    assert any(
+        message.startswith("spec.coordinatorAddress must match")
+        for message in refused({**small(), **coordination})
+    )
+
+
+@pytest.mark.parametrize("address", ["kafka:9092", "kafka.shop.svc:9092", "10.0.0.1:1", "[::1]:9092"])
+def test_hosts_with_ports_are_servers(address: str) -> None:
+    parse_spec({**small(), "bootstrapServers": [address]})
+    parse_spec({**small(), "bootstrapServers": [f"rota://{address}"]})
+    parse_spec({**small(), "coordination": "Rota", "coordinatorAddress": f"rota://{address}"})
+
+
 def test_every_rule_has_a_spec_that_breaks_it() -> None:
     said = {broken.message for broken in BROKEN}
     rules = [rule.message for part in all_parts() for rule in part.rules]

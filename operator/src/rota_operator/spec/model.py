@@ -12,7 +12,7 @@ from rota_operator.spec.delivery import Delivery
 from rota_operator.spec.membership import Assignment, Membership
 from rota_operator.spec.names import GroupId
 from rota_operator.spec.offsets import Offsets
-from rota_operator.spec.scalars import Address, NonNegativeInt, PositiveInt, Topic
+from rota_operator.spec.scalars import Address, NonNegativeInt, OptionalRotaAddress, PositiveInt, Topic
 from rota_operator.spec.schema import SpecModel, TransitionRule, ValidationRule
 from rota_operator.spec.workload import Autoscaling, PodDisruptionBudget, ScaleTargetRef, Sidecar, Spark
 
@@ -57,15 +57,14 @@ class ConsumerGroupSpec(SpecModel):
         min_length=1,
         max_length=100,
         description="Addresses of the servers that store the topics: HOST:PORT of Kafka brokers, or rota://HOST:PORT of Rota "
-        "coordinators. All of one kind.",
+        "coordinators, all of one kind. An IPv6 address is in brackets.",
     )
     coordination: Literal["Auto", "Kafka", "Rota"] = Field(
         default="Auto",
         description="The system that coordinates the group and stores its offsets. Auto: the one that stores the topics. Immutable.",
     )
-    coordinator_address: str = Field(
+    coordinator_address: OptionalRotaAddress = Field(
         default="",
-        max_length=1024,
         description="The address of the coordinator, as rota://HOST:PORT. Required if coordination is Rota and the topics are in "
         "Kafka, and only then.",
     )

@@ -20,7 +20,14 @@ def int_or_string(value: object) -> int | str:
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
 OptionalTopic = Annotated[str, StringConstraints(max_length=249, pattern=r"^[a-zA-Z0-9._-]*$")]
-Address = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+_HOST_AND_PORT = r"([^\s/@,:\[\]]+|\[[^\s/@,\[\]]+\]):[0-9]{1,5}"
+# Of a Kafka broker, or of a Rota coordinator.
+Address = Annotated[
+    str, StringConstraints(min_length=1, max_length=1024, pattern=f"^(rota://)?{_HOST_AND_PORT}$")
+]
+OptionalRotaAddress = Annotated[
+    str, StringConstraints(max_length=1024, pattern=f"^(rota://{_HOST_AND_PORT})?$")
+]
 # ISO 8601 durations, limited to the units of constant length.
 Duration = Annotated[
     str, StringConstraints(pattern=r"^PT([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{1,3})?S)?$", max_length=32)

@@ -22,7 +22,7 @@ class StatusModel(SpecModel):
 
 
 class Condition(StatusModel):
-    """One aspect of the group's current state, as `metav1.Condition`."""
+    """Condition of the group: an aspect of its current state, as `metav1.Condition`."""
 
     type: str = Field(description="The type of the condition, in CamelCase.", max_length=316)
     status: Literal["True", "False", "Unknown"] = Field(
@@ -220,7 +220,7 @@ class OffsetReset(StatusModel):
 
 
 class Placement(StatusModel):
-    """One member of the group, or a SparkApplication that is none now."""
+    """Placement of a member of the group, or of a SparkApplication that is none now."""
 
     pod_name: str = Field(
         description="The name of the member's pod; empty for a SparkApplication whose driver does not run."

@@ -209,14 +209,77 @@ def test_a_module_that_cannot_be_read_fails_every_process(tmp_path: Path) -> Non
     assert "nothing_of_that_name" in done.stdout
 
 
-def test_what_is_timed_runs_after_all_others_and_what_measures_speed_last(tmp_path: Path) -> None:
-    tier = tiers.Tier("kafka", processes=3, has_paired=True, has_alone=True)
+def test_what_measures_speed_runs_last(tmp_path: Path) -> None:
+    tier = tiers.Tier("kafka", processes=3, has_alone=True)
     assert [[(part.marks, *part.arguments) for part in group] for group in tiers.parts(tier, tmp_path)] == [
-        [("kafka and not paired and not alone", f"--share={tmp_path}")] * 3,
-        # A folder of their own: a module may have tests of both kinds.
-        [("kafka and paired", f"--share={tmp_path / 'pairs'}")] * 2,
+        [("kafka and not alone", f"--share={tmp_path}")] * 3,
         [("kafka and alone",)],
     ]
+
+
+# Each test waits until so many processes run one of its kind.
+KINDS = """
+import os, pathlib, time
+import pytest
+
+folder = pathlib.Path({folder!r})
+
+def say(what):
+    with (folder / "said").open("a") as said:
+        said.write(f"{{what}} {{os.getpid()}}\\n")
+
+def meet(kind, count):
+    say(f"begin-{{kind}}")
+    until = time.monotonic() + 60
+    while (folder / "said").read_text().count(f"begin-{{kind}}") < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    say(f"end-{{kind}}")
+"""
+# It lives as long as its process.
+SYSTEM = """
+@pytest.fixture(scope="session", autouse=True)
+def system():
+    say("start")
+    yield
+    say("stop")
+"""
+OTHER = "def test_other(): meet('other', 3)\n"
+PAIRED = """
+@pytest.mark.paired
+def test_paired(): meet("paired", 2)
+"""
+
+
+def test_what_is_timed_runs_two_at_a_time_after_all_others_in_what_their_processes_have_started(
+    tmp_path: Path,
+) -> None:
+    tests, begun = tmp_path / "tests", tmp_path / "begun"
+    tests.mkdir()
+    preamble = KINDS.format(folder=str(tmp_path))
+    (tests / "conftest.py").write_text(f"{preamble}\n{SYSTEM}")
+    # A process takes a module while it runs another one; the first module has tests of both kinds.
+    for name in "abcdef":
+        (tests / f"test_{name}.py").write_text(f"{preamble}\n{OTHER}{PAIRED * (name == 'a')}")
+    for name in "gh":
+        (tests / f"test_{name}.py").write_text(f"{preamble}\n{PAIRED}")
+    with ThreadPoolExecutor(3) as pool:
+        sharing = command(tests, f"--share={begun}")
+        runs = [
+            pool.submit(subprocess.run, sharing, cwd=REPO, capture_output=True, text=True, timeout=120)
+            for _ in range(3)
+        ]
+    assert [run.result().returncode for run in runs] == [0, 0, 0], [run.result().stdout for run in runs]
+    said = [line.split() for line in (tmp_path / "said").read_text().splitlines()]
+    kinds = [what for what, _ in said]
+    assert (kinds.count("end-other"), kinds.count("end-paired")) == (6, 3)
+    last_of_others = max(index for index, what in enumerate(kinds) if what == "end-other")
+    assert kinds.index("begin-paired") > last_of_others
+    pair = {pid for what, pid in said if what == "begin-paired"}
+    assert len(pair) == 2
+    for pid in pair:
+        own = [what for what, of in said if of == pid]
+        assert (own[0], own[-1], own.count("start")) == ("start", "stop", 1)
 
 
 @pytest.mark.parametrize(

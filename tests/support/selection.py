@@ -7,11 +7,14 @@ a mark on every small test.
 
 import os
 from collections.abc import Iterator
+from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+# Processes that run paired tests: each has a core.
+PAIR = 2
 HEAVY_TIERS = ("process", "simulation", "kafka", "api_server", "cluster", "spark")
 
 
@@ -70,22 +73,34 @@ class Share:
 
     Each process takes the next module that no other has begun, those that take longest first. A module stays whole, because its
     tests share what they start; where they share nothing, each test is taken alone.
+
+    Tests with the mark `paired` come last. The first two processes that have nothing else to do run them, and keep what they have
+    started; they begin when the tests of all processes but these are over.
     """
 
     def __init__(self, begun: Path, *, whole_modules: bool) -> None:
         begun.mkdir(parents=True, exist_ok=True)
         self._begun = begun
         self._whole_modules = whole_modules
+        # Locked in common by each process that runs other tests than paired ones.
+        self._others = (begun / "others").open("w")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """As pytest's own loop, over tests that are known only when their turn comes."""
         if session.testsfailed or session.config.option.collectonly:
             return None
+        flock(self._others, LOCK_SH)
         taken = self._taken(session.items)
-        item = next(taken, None)
+        item, is_waiting = next(taken, None), True
         while item is not None:
             # What the two have in common is not torn down between them.
             following = next(taken, None)
+            if is_waiting and _is_paired(item):
+                # The last of the other tests is torn down; outside of any test, no time limit counts.
+                is_waiting = False
+                flock(self._others, LOCK_UN)
+                flock(self._others, LOCK_EX)
+                flock(self._others, LOCK_UN)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
@@ -94,18 +109,38 @@ class Share:
             item = following
         return True
 
+    def pytest_unconfigure(self) -> None:
+        """Let those go on that wait for the tests of this process."""
+        self._others.close()
+
     def _taken(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
+        paired = [item for item in items if _is_paired(item)]
+        yield from self._claimed([item for item in items if not _is_paired(item)])
+        if paired and any(self._claim(f"pair {number}") for number in range(PAIR)):
+            yield from self._claimed(paired)
+
+    def _claimed(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
         # pytest may put other tests between those of a module.
         together: dict[str, list[pytest.Item]] = {}
         for item in items:
             key = str(item.path) if self._whole_modules else item.nodeid
             together.setdefault(key, []).append(item)
         for name, tests in sorted(together.items(), key=lambda each: _longest_s(each[1]), reverse=True):
-            try:
-                (self._begun / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
-            except FileExistsError:
-                continue
-            yield from tests
+            # A module may have tests of both kinds.
+            if self._claim(f"{name}{' paired' * _is_paired(tests[0])}"):
+                yield from tests
+
+    def _claim(self, what: str) -> bool:
+        """Return whether no other process has claimed it before."""
+        try:
+            (self._begun / sha256(what.encode()).hexdigest()).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def _is_paired(item: pytest.Item) -> bool:
+    return item.get_closest_marker("paired") is not None
 
 
 def _longest_s(tests: list[pytest.Item]) -> float:

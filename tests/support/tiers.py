@@ -46,8 +46,6 @@ class Tier:
     empty_because: str = ""
     # Processes that run its tests side by side: one for each core, one more where tests wait for others most of their time.
     processes: int = 1
-    # Those with the mark `paired` run after the others, two at a time: each has a core.
-    has_paired: bool = False
     # Those with the mark `alone` run last, with nothing beside them.
     has_alone: bool = False
     # The tests of a module share what they start: one process runs all of them.
@@ -60,18 +58,16 @@ TIERS = (
         "process",
         ("certificates", "chromium", "helm", "postgres", "prometheus"),
         processes=3,
-        has_paired=True,
         has_alone=True,
     ),
     Tier("simulation", processes=2, by_module=False),
-    Tier("kafka", ("certificates", "kafka"), processes=3, has_paired=True, has_alone=True),
+    Tier("kafka", ("certificates", "kafka"), processes=3, has_alone=True),
     # Each process has an API server, or a cluster, of its own.
     Tier("api_server", ("certificates", "cluster", "helm", "kafka"), processes=3),
     Tier(
         "cluster",
         ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images"),
         processes=3,
-        has_paired=True,
     ),
     Tier("spark", ("kafka", "postgres", "spark")),
 )
@@ -145,19 +141,15 @@ def parts(tier: Tier, begun: Path) -> list[list[Part]]:
     """Run the commands of each inner list side by side; each claims modules in a shared folder."""
     if tier.processes == 1:
         return [[Part("all", tier.name)]]
-    marks = tier.name + " and not paired" * tier.has_paired + " and not alone" * tier.has_alone
-    groups = [shared(tier, f"{{}}-of-{tier.processes}", marks, tier.processes, begun)]
-    if tier.has_paired:
-        groups.append(shared(tier, "pair-{}", f"{tier.name} and paired", 2, begun / "pairs"))
+    marks, share = (
+        tier.name + " and not alone" * tier.has_alone,
+        "--share" if tier.by_module else "--share-tests",
+    )
+    numbers = range(1, tier.processes + 1)
+    groups = [[Part(f"{number}-of-{tier.processes}", marks, (f"{share}={begun}",)) for number in numbers]]
     if tier.has_alone:
         groups.append([Part("alone", f"{tier.name} and alone")])
     return groups
-
-
-def shared(tier: Tier, name: str, marks: str, processes: int, begun: Path) -> list[Part]:
-    """Parts that share the tests with these marks; each has its number in its name."""
-    share = "--share" if tier.by_module else "--share-tests"
-    return [Part(name.format(number), marks, (f"{share}={begun}",)) for number in range(1, processes + 1)]
 
 
 def modules(tier: Tier, tests: Path = REPO / "tests") -> list[str]:

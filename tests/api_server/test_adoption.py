@@ -25,7 +25,8 @@ from tests.support.cluster.manifests import Manifest
 from tests.support.coordinator import Coordinator
 from tests.support.processes import wait_for
 
-pytestmark = pytest.mark.api_server
+# Begun before what takes less.
+pytestmark = [pytest.mark.api_server, pytest.mark.timeout(300)]
 
 SERVER_SIDE = ("--server-side", "--field-manager=owner")
 # Rota raises a grace period that is too short, so an owner who applies it on the server's side has to insist on it.

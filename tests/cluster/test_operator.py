@@ -21,8 +21,8 @@ from tests.support.cluster.rota_manifests import COORDINATOR, COORDINATOR_ADDRES
 from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
 from tests.support.processes import Process, wait_for
 
-# The first of them starts the cluster, loads four images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+# The first of them starts the cluster, loads four images and waits for Rota's parts. Only two modules take longer.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(650)]
 
 READY_WITHIN_S = 120
 PARTITIONS, REPLICAS = 12, 3

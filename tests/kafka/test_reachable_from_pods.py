@@ -15,7 +15,8 @@ from tests.support.kafka.security import ScramTls
 from tests.support.postgres.fixtures import StartPostgres
 from tests.support.prometheus.fixtures import StartPrometheus
 
-pytestmark = pytest.mark.cluster
+# Brokers are started: begun before what takes a few seconds.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
 
 TIMEOUT_S = 60
 WIRE = Path(wire.__file__).read_text()

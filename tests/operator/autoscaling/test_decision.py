@@ -262,6 +262,16 @@ def test_a_change_that_helped_is_not_noted() -> None:
     assert ineffective_history(spec_of(), done_after=600).ineffective == ()
 
 
+def test_growth_for_a_load_that_rises_slowly_is_not_noted_as_ineffective() -> None:
+    """Replicas process all that arrives before and after, and a few records are always uncommitted."""
+    spec = spec_of()
+    history = history_of(samples_of(12, arrival_rate=15.0, done=150, busy_seconds=15.0, backlog=30), spec)
+    history = history.with_change(12 * POLL_MS, 2, 3)
+    grown: dict[str, Any] = {"replicas": 3, "members": 3, "generation": 2, "backlog": 32}
+    calm = samples_of(9, start_ms=13 * POLL_MS, arrival_rate=15.5, done=155, busy_seconds=15.5, **grown)
+    assert history_of(calm, spec, history).ineffective == ()
+
+
 def hot(rate: float) -> Sample:
     """One partition has almost all of the load."""
     loads = tuple(PartitionLoad(f"orders-{n}", rate if n == 0 else 0.1, 0) for n in range(12))

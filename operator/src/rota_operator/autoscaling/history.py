@@ -27,6 +27,8 @@ GAP_INTERVALS = 6
 INEFFECTIVE_MS = 1_800_000
 # Share of the processing rate expected of the added replicas, below which a change did not help.
 EFFECTIVE_SHARE = 0.25
+# Share of time in which the replicas are busy, from which on something else than the load can be their limit.
+BUSY_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +159,19 @@ class History:
         if change.done_rate is None or after is None or not change.before or backlog is None:
             return judged
         expected = change.done_rate * (1 + EFFECTIVE_SHARE * (change.after / change.before - 1))
-        is_waiting = backlog > 0 and backlog >= (change.backlog or 0)
+        # Some records are always uncommitted: replicas that are idle at times process all that arrives.
+        is_waiting = backlog > 0 and backlog >= (change.backlog or 0) and _busy_share(good) >= BUSY_SHARE
         if after >= expected or not is_waiting:
             return judged
         noted = IneffectiveChange(good[-1].at_ms, change.before, change.after)
         return replace(judged, ineffective=(*self.ineffective, noted)[-INEFFECTIVE_MAX:])
+
+
+def _busy_share(samples: tuple[Sample, ...]) -> float:
+    """Return the share of time in which the replicas were busy, over the last samples."""
+    latest = samples[-GOOD_SAMPLES - 1 :]
+    seconds = (latest[-1].at_ms - latest[0].at_ms) / 1000
+    return sum(each.busy_seconds for each in latest[1:]) / (seconds * max(1, latest[-1].replicas))
 
 
 def is_settled(sample: Sample, before: Sample | None) -> bool:

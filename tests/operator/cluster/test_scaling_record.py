@@ -9,17 +9,18 @@ from hypothesis import given
 from rota_operator.autoscaling.decision import Reason, decide, judge
 from rota_operator.autoscaling.decision_log import DECISIONS_MAX
 from rota_operator.autoscaling.history import History, IneffectiveChange
+from rota_operator.autoscaling.inputs import Inputs, Knowledge
 from rota_operator.autoscaling.samples import Sample
 from rota_operator.cluster.scaling_record import (
     changed,
     history_of,
-    inputs_of,
     is_new,
     recorded,
 )
-from rota_operator.spec.status import ConsumerGroupStatus, Scaling
+from rota_operator.spec.status import ConsumerGroupStatus, Scaling, ScalingDecision
 from rota_operator.spec.workload import Autoscaling
 from rota_operator.status.status import read_status, status_json
+from rota_operator.timestamps import milliseconds
 from tests.operator.autoscaling import histories
 from tests.operator.autoscaling.test_properties import EXAMPLES, specs
 from tests.operator.autoscaling.test_properties import histories as drawn_samples
@@ -41,6 +42,12 @@ def record_of(samples: Sequence[Sample], spec: Autoscaling, former: Scaling | No
         assert decision is not None
         found = recorded(found, decision, history, None, dry_run=False)
     return found
+
+
+def inputs_of(entry: ScalingDecision) -> Inputs:
+    """The inputs of a decision as they were judged."""
+    held = {**entry.inputs.model_dump(), "knowledge": Knowledge(entry.inputs.knowledge)}
+    return Inputs(at_ms=milliseconds(entry.time), replicas=entry.replicas, **held)
 
 
 @given(drawn_samples(), specs())

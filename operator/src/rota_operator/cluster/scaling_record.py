@@ -12,7 +12,6 @@ from dataclasses import asdict
 from rota_operator.autoscaling.decision import Decision
 from rota_operator.autoscaling.decision_log import DECISIONS_MAX
 from rota_operator.autoscaling.history import Change, History, IneffectiveChange
-from rota_operator.autoscaling.inputs import Inputs, Knowledge
 from rota_operator.spec.status import IneffectiveScaling, Scaling, ScalingDecision, ScalingInputs
 from rota_operator.timestamps import milliseconds, timestamp
 
@@ -66,16 +65,6 @@ def history_of(scaling: Scaling) -> History:
         for each in scaling.ineffective
     )
     return History(change=change, ineffective=noted)
-
-
-def inputs_of(entry: ScalingDecision) -> Inputs:
-    """Return the inputs of a decision as they were judged. Raises ValueError for a state of knowledge that this version does not know."""
-    held = entry.inputs.model_dump()
-    return Inputs(
-        at_ms=milliseconds(entry.time),
-        replicas=entry.replicas,
-        **{**held, "knowledge": Knowledge(entry.inputs.knowledge)},
-    )
 
 
 def _entry(decision: Decision, *, dry_run: bool) -> ScalingDecision:

@@ -171,6 +171,8 @@ BOUNDS = [
     ("targetUtilization 1", {"target_utilization": 1.0}, {"arrival_rate": 40.0}, 4),
     ("balanced", {"partition_alignment": "balanced"}, {"arrival_rate": 38.0}, 6),
     ("balanced, between", {"partition_alignment": "balanced"}, {"arrival_rate": 52.0}, 6),
+    ("balanced, too few", {"partition_alignment": "balanced"}, {"arrival_rate": 56.0}, 12),
+    ("balanced, up to the maximum", {"partition_alignment": "balanced", "max_replica_count": 8}, {"arrival_rate": 56.0}, 6),
     ("even", {"partition_alignment": "even"}, {"arrival_rate": 32.0}, 6),
     ("even, none above", {"partition_alignment": "even", "max_replica_count": 5}, {"arrival_rate": 32.0}, 4),
     ("above the bounds", {"max_replica_count": 1}, {"arrival_rate": 10.0}, 1),
@@ -219,10 +221,43 @@ def test_there_is_one_change_for_each_interval() -> None:
     for sample in loaded:
         history = history.with_sample(sample, spec)
         found = decided(history, spec)
+        if sample is loaded[0]:
+            assert (found.replicas, found.reason) == (6, Reason.STABILIZING), "in one sample only"
+            continue
         is_due = sample.at_ms - 12 * POLL_MS >= 60_000
         assert (found.replicas, found.reason) == (
             (9, Reason.LOAD_ABOVE_TARGET) if is_due else (6, Reason.CHANGE_INTERVAL)
         )
+
+
+def test_a_load_that_rises_is_waited_for_so_that_one_change_is_enough() -> None:
+    """The sample in which the load rises holds a part of it: growth by that would be too small, and bar the next for an interval."""
+    spec = spec_of()
+    rising = [10.0, 10.0, 10.0, 22.0, 40.0, 40.0]
+    samples = [replace(CALM, at_ms=n * POLL_MS, arrival_rate=rate) for n, rate in enumerate(rising)]
+    found = [decided(history_of(samples[: n + 1], spec), spec) for n in range(2, 6)]
+    assert [each.replicas for each in found] == [2, 2, 2, 6]
+    assert {each.reason for each in found[1:3]} == {Reason.STABILIZING}
+    late = [replace(each, lag_seconds=31.0) for each in samples]
+    assert decided(history_of(late[:5], spec), spec).replicas == 6, "not if records wait for half of lagSecondsTarget"
+    most = spec_of(max_replica_count=3)
+    assert decided(history_of(samples[:5], most), most).replicas == 3, "nor if it would be the maximum anyway"
+
+
+def test_a_load_of_one_sample_changes_nothing() -> None:
+    assert [then({"arrival_rate": 90.0}).replicas, then({"arrival_rate": 90.0}, {}).replicas] == [2, 2]
+    assert then({"arrival_rate": 1.0}).replicas == 2
+    spec = spec_of()
+    spike = samples_of(7) + samples_of(1, start_ms=8 * POLL_MS, arrival_rate=90.0)
+    calm = samples_of(4, start_ms=9 * POLL_MS, arrival_rate=1.0)
+    later = samples_of(3, start_ms=13 * POLL_MS, arrival_rate=1.0)
+    assert decided(history_of([*spike, *calm, *later], spec), spec).replicas == 1, "nor does it bar a change"
+
+
+def test_replicas_are_removed_only_if_the_others_have_a_margin() -> None:
+    """Else the load's next variation would bring them back."""
+    assert after(replicas=3, members=3, arrival_rate=13.9).replicas == 3
+    assert after(replicas=3, members=3, arrival_rate=12.6).replicas == 2
 
 
 def test_the_number_is_not_reduced_below_the_peak_of_the_interval() -> None:

@@ -10,15 +10,17 @@ from enum import StrEnum
 
 from rota_operator.autoscaling.history import History
 from rota_operator.autoscaling.inputs import Inputs, Knowledge, summarize
-from rota_operator.autoscaling.replica_counts import Bounds, bounds_of, fit
+from rota_operator.autoscaling.replica_counts import NEED_MAX, Bounds, bounds_of, fit, rounded_up
 from rota_operator.spec.workload import Autoscaling
 
 # Assumed duration of a rebalance while none was measured.
 PAUSE_DEFAULT_MS = 3_000
-# More replicas than this are never needed; a service rate near 0 would ask for more than a number holds.
-NEED_MAX = 1_000_000_000
-# Rounding errors of a quotient do not ask for a further replica.
-ROUNDING = 1e-9
+# A load that is this much higher than what has lasted for two samples still rises: growth waits for what it rises to, since the next
+# change has to wait for minChangeIntervalSeconds. It does not wait once the oldest record has had this share of lagSecondsTarget.
+RISING = 1.25
+WAITING_SHARE_MAX = 0.5
+# Replicas are removed if the others are enough for this much of the load: else the next variation of it would bring them back.
+SHRINK_MARGIN = 1.1
 
 
 class Reason(StrEnum):
@@ -62,7 +64,9 @@ class _Need:
     """Numbers of replicas that the load asks for, aligned and within the bounds."""
 
     now: int
-    # Of the highest load within minChangeIntervalSeconds; the number is not reduced below it.
+    # Of the load that has lasted for two samples; the number grows if this is higher.
+    sustained: int
+    # Of the highest load within minChangeIntervalSeconds, with a margin; the number is not reduced below it.
     peak: int
     # The number before it is aligned and bounded.
     exact: int
@@ -111,8 +115,8 @@ def _by_load(inputs: Inputs, spec: Autoscaling) -> Decision:
     if need is None:
         text = f"{_load(inputs)}; no replica was busy yet, so it is unknown how many records one processes"
         return _hold(inputs, Reason.SERVICE_RATE_UNKNOWN, text)
-    if need.now > inputs.replicas:
-        return _grow(inputs, spec, need)
+    if need.sustained > inputs.replicas:
+        return _grow(inputs, spec, need, inputs.partitions)
     if max(need.now, need.peak) < inputs.replicas:
         return _shrink(inputs, spec, need, inputs.partitions)
     return _steady(inputs, need)
@@ -121,17 +125,19 @@ def _by_load(inputs: Inputs, spec: Autoscaling) -> Decision:
 def _need(inputs: Inputs, spec: Autoscaling, partitions: int) -> _Need | None:
     """ceil((arrival rate + backlog / catchUpSeconds) / (service rate * targetUtilization)); None: the service rate is unknown."""
     demand, peak = inputs.demand or 0.0, inputs.peak_demand or 0.0
+    sustained = demand if inputs.sustained_demand is None else inputs.sustained_demand
     if inputs.service_rate is None and max(demand, peak) > 0:
         if inputs.replicas:
             return None
         # Nothing is measured without a replica: begin with one.
         one = fit(1, partitions, spec)
-        return _Need(one, one, 1)
+        return _Need(one, one, one, 1)
     exact = _replicas(demand, inputs.service_rate, spec)
     return _Need(
         now=fit(exact, partitions, spec),
-        peak=fit(_replicas(peak, inputs.service_rate, spec), partitions, spec),
-        exact=exact,
+        sustained=fit(_replicas(sustained, inputs.service_rate, spec), partitions, spec),
+        peak=fit(_replicas(peak * SHRINK_MARGIN, inputs.service_rate, spec), partitions, spec),
+        exact=rounded_up(exact),
     )
 
 
@@ -139,26 +145,28 @@ def needed_replicas(inputs: Inputs, spec: Autoscaling) -> int | None:
     """Return the replicas that the load asks for, neither aligned nor bounded; None: unknown, or more than can be counted."""
     if inputs.knowledge is not Knowledge.GOOD or inputs.demand is None or inputs.service_rate is None:
         return None
-    needed = _replicas(inputs.demand, inputs.service_rate, spec)
+    needed = rounded_up(_replicas(inputs.demand, inputs.service_rate, spec))
     return None if needed >= NEED_MAX else needed
 
 
-def _replicas(demand: float, service_rate: float | None, spec: Autoscaling) -> int:
+def _replicas(demand: float, service_rate: float | None, spec: Autoscaling) -> float:
+    """Return the quotient of demand and what a replica processes at the target utilization."""
     if demand <= 0:
-        return 0
+        return 0.0
     capacity = (service_rate or 0.0) * spec.target_utilization
-    if demand >= capacity * NEED_MAX:
-        return NEED_MAX
-    return max(1, math.ceil(demand / capacity - ROUNDING))
+    return float(NEED_MAX) if demand >= capacity * NEED_MAX else demand / capacity
 
 
-def _grow(inputs: Inputs, spec: Autoscaling, need: _Need) -> Decision:
+def _grow(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> Decision:
     text = f"{_load(inputs)}: replicas needed: {need.now}"
     if inputs.members is not None and inputs.members < inputs.replicas:
         pending = inputs.replicas - inputs.members
         return _hold(
             inputs, Reason.REPLICAS_PENDING, f"{text}; {pending} of {inputs.replicas} have not joined"
         )
+    is_most = need.sustained >= bounds_of(spec, partitions).high
+    if not is_most and _is_rising(inputs, spec):
+        return _hold(inputs, Reason.STABILIZING, f"{text}, but the load still rises")
     target = need.now
     bound = inputs.ineffective_replicas
     if bound is not None and target > bound:
@@ -174,6 +182,14 @@ def _grow(inputs: Inputs, spec: Autoscaling, need: _Need) -> Decision:
     is_bound = need.exact <= inputs.replicas
     reason = Reason.LAG_ABOVE_TARGET if inputs.is_late else Reason.LOAD_ABOVE_TARGET
     return _change(inputs, spec, target, Reason.OUT_OF_BOUNDS if is_bound else reason, text)
+
+
+def _is_rising(inputs: Inputs, spec: Autoscaling) -> bool:
+    """Return whether the load rises so fast that growth is to wait for its height, and there is time to wait."""
+    if inputs.demand is None or inputs.sustained_demand is None:
+        return False
+    is_urgent = inputs.lag_seconds is None or inputs.lag_seconds > spec.lag_seconds_target * WAITING_SHARE_MAX
+    return not is_urgent and inputs.demand > inputs.sustained_demand * RISING
 
 
 def _costs_more(inputs: Inputs, spec: Autoscaling, target: int) -> bool:
@@ -213,7 +229,7 @@ def _steady(inputs: Inputs, need: _Need) -> Decision:
             f"{_load(inputs)}; {names}: more load than one replica processes, so further replicas do not help"
         )
         return _hold(inputs, Reason.HOT_PARTITIONS, text)
-    if need.now < inputs.replicas:
+    if need.now != inputs.replicas:
         text = f"{_load(inputs)}: replicas needed: {need.now} now, {need.peak} within the last interval"
         return _hold(inputs, Reason.STABILIZING, text)
     return _hold(inputs, Reason.WITHIN_TARGET, f"{_load(inputs)}: replicas needed: {need.now}")

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
 
 from rota_operator.autoscaling.history import GOOD_SAMPLES, History
 from rota_operator.autoscaling.samples import GroupActivity, Sample
@@ -42,9 +41,12 @@ class Inputs:
     arrival_rate: float | None
     backlog: int | None
     lag_seconds: float | None
-    # Rate at which the backlog is to be processed beside the arriving records, averaged over the last samples.
+    # Rate at which the backlog is to be processed beside the arriving records: the average of the last samples, or the latest if it is
+    # higher.
     demand: float | None
-    # The highest demand of a sample within minChangeIntervalSeconds.
+    # Demand that each of the last two samples has, and their average: growth answers to no other.
+    sustained_demand: float | None
+    # The highest demand within minChangeIntervalSeconds that two samples in a row had.
     peak_demand: float | None
     # Of one replica while it is busy.
     service_rate: float | None
@@ -72,6 +74,8 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
     good = history.good_samples()
     rate = _service_rate(history.service_rate, latest)
     recent = good[-GOOD_SAMPLES:]
+    demands = [demand_of(each, rate, spec) for each in recent]
+    mean = _mean(demands) or 0.0
     peaks = _recent(history, latest.at_ms - spec.min_change_interval_seconds * 1000)
     change = history.change
     return Inputs(
@@ -86,8 +90,9 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
         arrival_rate=_mean([each.arrival_rate for each in recent if each.arrival_rate is not None]),
         backlog=latest.backlog,
         lag_seconds=latest.lag_seconds,
-        demand=_mean([demand_of(each, rate, spec) for each in recent]),
-        peak_demand=max((demand_of(each, rate, spec) for each in (*peaks, *recent)), default=None),
+        demand=max(mean, demands[-1]) if demands else None,
+        sustained_demand=min(mean, *demands[-2:]) if demands else None,
+        peak_demand=_peak([demand_of(each, rate, spec) for each in peaks], demands),
         service_rate=rate,
         is_partial=any(each.is_partial for each in recent),
         is_late=_is_late(latest, spec),
@@ -98,6 +103,16 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
         ineffective_replicas=min((each.before for each in history.ineffective), default=None),
         is_rolling_out=latest.is_rolling_out,
     )
+
+
+def _peak(interval: Sequence[float], latest: Sequence[float]) -> float | None:
+    """Return the highest demand that two samples in a row had. In one alone, the load may change, or be counted late."""
+    pairs = [
+        min(before, after)
+        for demands in (interval, latest)
+        for before, after in zip(demands, demands[1:] or demands, strict=False)
+    ]
+    return max(pairs, default=None)
 
 
 def demand_of(sample: Sample, service_rate: float | None, spec: Autoscaling) -> float:
@@ -144,9 +159,18 @@ def _knowledge(history: History, good: int, spec: Autoscaling) -> Knowledge:
 
 
 def _recent(history: History, after_ms: int) -> Sequence[Sample]:
-    """Samples after a time that say something about the load, whether or not the group has rebalanced since."""
-    latest = takewhile(lambda each: each.sample.at_ms > after_ms, reversed(history.observations))
-    return [each.sample for each in latest if each.is_settled and not each.problem]
+    """
+    Samples after a time that say something about the load, whether or not the group has rebalanced since, oldest first; and the one
+    before them.
+    """
+    found: list[Sample] = []
+    for each in reversed(history.observations):
+        if each.is_settled and not each.problem:
+            found.append(each.sample)
+            if each.sample.at_ms <= after_ms:
+                break
+    found.reverse()
+    return found
 
 
 def _service_rate(known: float | None, latest: Sample) -> float | None:

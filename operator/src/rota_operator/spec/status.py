@@ -91,10 +91,15 @@ class ScalingInputs(StatusModel):
     )
     demand: float | None = Field(
         default=None,
-        description="The rate at which records are to be processed: those that arrive, and the backlog within catchUpSeconds.",
+        description="The rate at which records are to be processed: those that arrive, and the backlog within catchUpSeconds. The average "
+        "of the last samples, or the latest if it is higher.",
+    )
+    sustained_demand: float | None = Field(
+        default=None, description="The demand of each of the last two samples; the number grows if it exceeds the target."
     )
     peak_demand: float | None = Field(
-        default=None, description="The highest demand within minChangeIntervalSeconds."
+        default=None,
+        description="The highest demand within minChangeIntervalSeconds that two consecutive samples had.",
     )
     service_rate: float | None = Field(
         default=None, description="The rate at which a replica processes records while it is busy."

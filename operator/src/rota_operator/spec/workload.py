@@ -102,7 +102,8 @@ class Autoscaling(SpecModel):
     partition_alignment: Literal["off", "balanced", "even"] = Field(
         default="balanced",
         description="How the number of replicas is fitted to the number of partitions. off: not at all. balanced: the smallest "
-        "number with the same maximum of partitions per replica. even: a divisor of the number of partitions.",
+        "number with the same maximum of partitions per replica, or the next such number if that one would be busy for more than 90 % of "
+        "the time. even: a divisor of the number of partitions.",
     )
     dry_run: bool = Field(
         default=False, description="Report the recommended number of replicas without applying it."

@@ -61,6 +61,9 @@ class Observation:
     problem: str
     # No rebalance disturbs it.
     is_settled: bool
+    # Upper bounds of its partitions' load, which need not be the same partition's: most decisions look no further.
+    rate_max: float
+    backlog_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class History:
             for each in self.ineffective
             if sample.at_ms - each.at_ms < INEFFECTIVE_MS
         )
-        added = Observation(sample, problem_after(sample, last), is_settled(sample, last))
+        added = observation_of(sample, last)
         grown = replace(
             self,
             observations=(*kept, added)[-SAMPLES_MAX:],
@@ -117,12 +120,16 @@ class History:
 
     def good_samples(self) -> tuple[Sample, ...]:
         """Return the last samples since a rebalance settled that say something about the load: at most RATE_SAMPLES, oldest first."""
-        found: list[Sample] = []
+        return tuple(each.sample for each in self.good_observations())
+
+    def good_observations(self) -> tuple[Observation, ...]:
+        """Return the observations of `good_samples`."""
+        found: list[Observation] = []
         for each in reversed(self.observations):
             if not each.is_settled or len(found) == RATE_SAMPLES:
                 break
             if not each.problem:
-                found.append(each.sample)
+                found.append(each)
         return tuple(reversed(found))
 
     def bad_count(self) -> int:
@@ -165,6 +172,17 @@ class History:
             return judged
         noted = IneffectiveChange(good[-1].at_ms, change.before, change.after)
         return replace(judged, ineffective=(*self.ineffective, noted)[-INEFFECTIVE_MAX:])
+
+
+def observation_of(sample: Sample, before: Sample | None) -> Observation:
+    """Judge a sample beside the one before it."""
+    return Observation(
+        sample,
+        problem_after(sample, before),
+        is_settled(sample, before),
+        rate_max=max((each.arrival_rate for each in sample.hottest), default=0.0),
+        backlog_max=max((each.backlog for each in sample.hottest), default=0),
+    )
 
 
 def _busy_share(samples: tuple[Sample, ...]) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rota_operator.autoscaling.history import GOOD_SAMPLES, History
+from rota_operator.autoscaling.history import GOOD_SAMPLES, History, Observation
 from rota_operator.autoscaling.samples import GroupActivity, Sample
 from rota_operator.spec.workload import Autoscaling
 
@@ -71,7 +71,7 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
     if not history.observations:
         return None
     latest = history.observations[-1].sample
-    good = history.good_samples()
+    good = history.good_observations()
     rate = _service_rate(history.service_rate, latest)
     recent = good[-GOOD_SAMPLES:]
     demands = [demand_of(each, rate, spec) for each in recent]
@@ -87,14 +87,16 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
         partitions=latest.partitions,
         good_samples=len(good),
         bad_samples=history.bad_count(),
-        arrival_rate=_mean([each.arrival_rate for each in recent if each.arrival_rate is not None]),
+        arrival_rate=_mean(
+            [each.sample.arrival_rate for each in recent if each.sample.arrival_rate is not None]
+        ),
         backlog=latest.backlog,
         lag_seconds=latest.lag_seconds,
         demand=max(mean, demands[-1]) if demands else None,
         sustained_demand=min(mean, *demands[-2:]) if demands else None,
         peak_demand=_peak([demand_of(each, rate, spec) for each in peaks], demands),
         service_rate=rate,
-        is_partial=any(each.is_partial for each in recent),
+        is_partial=any(each.sample.is_partial for each in recent),
         is_late=_is_late(latest, spec),
         hot_partitions=_hot(latest, rate, spec),
         pause_ms=latest.pause_ms,
@@ -115,17 +117,20 @@ def _peak(interval: Sequence[float], latest: Sequence[float]) -> float | None:
     return max(pairs, default=None)
 
 
-def demand_of(sample: Sample, service_rate: float | None, spec: Autoscaling) -> float:
+def demand_of(observation: Observation, service_rate: float | None, spec: Autoscaling) -> float:
     """
     Return the records per second to process: those that arrive, and the backlog within catchUpSeconds.
 
     A partition is processed by one replica: load beyond what that replica can take is left out, because more replicas do not help it.
     """
+    sample = observation.sample
     within_s = catch_up_seconds(sample, spec)
     demand = (sample.arrival_rate or 0.0) + (sample.backlog or 0) / within_s
     if service_rate is None:
         return demand
     capacity = service_rate * spec.target_utilization
+    if observation.rate_max + observation.backlog_max / within_s <= capacity:
+        return demand
     excess = (max(0.0, each.arrival_rate + each.backlog / within_s - capacity) for each in sample.hottest)
     return max(0.0, demand - sum(excess))
 
@@ -158,15 +163,15 @@ def _knowledge(history: History, good: int, spec: Autoscaling) -> Knowledge:
     )
 
 
-def _recent(history: History, after_ms: int) -> Sequence[Sample]:
+def _recent(history: History, after_ms: int) -> Sequence[Observation]:
     """
-    Samples after a time that say something about the load, whether or not the group has rebalanced since, oldest first; and the one
+    Observations after a time that say something about the load, whether or not the group has rebalanced since, oldest first; and the one
     before them.
     """
-    found: list[Sample] = []
+    found: list[Observation] = []
     for each in reversed(history.observations):
         if each.is_settled and not each.problem:
-            found.append(each.sample)
+            found.append(each)
             if each.sample.at_ms <= after_ms:
                 break
     found.reverse()

@@ -257,7 +257,7 @@ def test_a_load_of_one_sample_changes_nothing() -> None:
 def test_replicas_are_removed_only_if_the_others_have_a_margin() -> None:
     """Else the load's next variation would bring them back."""
     assert after(replicas=3, members=3, arrival_rate=13.9).replicas == 3
-    assert after(replicas=3, members=3, arrival_rate=12.6).replicas == 2
+    assert after(replicas=3, members=3, arrival_rate=11.6).replicas == 2
 
 
 def test_the_number_is_not_reduced_below_the_peak_of_the_interval() -> None:

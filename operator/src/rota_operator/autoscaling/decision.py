@@ -20,7 +20,7 @@ PAUSE_DEFAULT_MS = 3_000
 RISING = 1.25
 WAITING_SHARE_MAX = 0.5
 # Replicas are removed if the others are enough for this much of the load: else the next variation of it would bring them back.
-SHRINK_MARGIN = 1.1
+SHRINK_MARGIN = 1.2
 
 
 class Reason(StrEnum):

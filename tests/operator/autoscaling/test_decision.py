@@ -172,7 +172,12 @@ BOUNDS = [
     ("balanced", {"partition_alignment": "balanced"}, {"arrival_rate": 38.0}, 6),
     ("balanced, between", {"partition_alignment": "balanced"}, {"arrival_rate": 52.0}, 6),
     ("balanced, too few", {"partition_alignment": "balanced"}, {"arrival_rate": 56.0}, 12),
-    ("balanced, up to the maximum", {"partition_alignment": "balanced", "max_replica_count": 8}, {"arrival_rate": 56.0}, 6),
+    (
+        "balanced, up to the maximum",
+        {"partition_alignment": "balanced", "max_replica_count": 8},
+        {"arrival_rate": 56.0},
+        6,
+    ),
     ("even", {"partition_alignment": "even"}, {"arrival_rate": 32.0}, 6),
     ("even, none above", {"partition_alignment": "even", "max_replica_count": 5}, {"arrival_rate": 32.0}, 4),
     ("above the bounds", {"max_replica_count": 1}, {"arrival_rate": 10.0}, 1),
@@ -239,7 +244,9 @@ def test_a_load_that_rises_is_waited_for_so_that_one_change_is_enough() -> None:
     assert [each.replicas for each in found] == [2, 2, 2, 6]
     assert {each.reason for each in found[1:3]} == {Reason.STABILIZING}
     late = [replace(each, lag_seconds=31.0) for each in samples]
-    assert decided(history_of(late[:5], spec), spec).replicas == 6, "not if records wait for half of lagSecondsTarget"
+    assert decided(history_of(late[:5], spec), spec).replicas == 6, (
+        "not if records wait for half of lagSecondsTarget"
+    )
     most = spec_of(max_replica_count=3)
     assert decided(history_of(samples[:5], most), most).replicas == 3, "nor if it would be the maximum anyway"
 

@@ -4,7 +4,6 @@ Decides the number of replicas of a group from its inputs, with a reason and a s
 `decide(history, spec)` is `judge(summarize(history, spec), spec)`: the same inputs give the same decision again.
 """
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 

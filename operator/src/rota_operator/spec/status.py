@@ -95,7 +95,8 @@ class ScalingInputs(StatusModel):
         "of the last samples, or the latest if it is higher.",
     )
     sustained_demand: float | None = Field(
-        default=None, description="The demand of each of the last two samples; the number grows if it exceeds the target."
+        default=None,
+        description="The demand of each of the last two samples; the number grows if it exceeds the target.",
     )
     peak_demand: float | None = Field(
         default=None,

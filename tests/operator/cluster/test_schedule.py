@@ -3,6 +3,7 @@
 import pytest
 
 from rota_operator.cluster import queues
+from rota_operator.cluster.api import REQUEST_S
 from rota_operator.cluster.queues import BACKOFF_MAX_S, Key, Schedule
 
 ORDERS, PAYMENTS = Key("shop", "orders"), Key("shop", "payments")
@@ -57,11 +58,15 @@ def test_failures_in_succession_double_the_wait_up_to_its_maximum_and_a_success_
         waits.append(schedule.fail(ORDERS, now_s))
         assert schedule.next_s == now_s + waits[-1]
         now_s += waits[-1]
-    assert waits == [1, 2, 4, 8, 16, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
+    assert waits == [1, 2, 4, 8, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
     schedule.take(now_s)
     schedule.succeed(ORDERS, now_s, 0.0)
     schedule.take(now_s)
     assert schedule.fail(ORDERS, now_s) == 1.0
+
+
+def test_a_reconcile_whose_last_request_hung_is_tried_again_within_30_s() -> None:
+    assert REQUEST_S + BACKOFF_MAX_S < 30
 
 
 def test_changes_during_a_reconcile_that_fails_do_not_shorten_the_wait() -> None:

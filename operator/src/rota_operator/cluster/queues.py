@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 # A reconcile that takes longer is cancelled, and counts as failed.
 RECONCILE_S = 60.0
-# Of a failed reconcile: doubled with each failure in succession. An API server that works again is noticed within the maximum.
+# Of a failed reconcile: doubled with each failure in succession. An API server that works again is noticed within the maximum, and
+# within 30 s by a reconcile whose last request hung until it timed out.
 BACKOFF_FIRST_S = 1.0
-BACKOFF_MAX_S = 20.0
+BACKOFF_MAX_S = 15.0
 # A share of the backoff that is left out by chance, so that many that fail together are not all tried together.
 JITTER = 0.5
 KEYS_MAX = 10_000

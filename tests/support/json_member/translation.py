@@ -128,8 +128,13 @@ class JsonMember:
             case _:
                 return self._change(event)
 
-    def _change(self, event: do.Assign | do.Revoke | do.Revoked | do.Lost | do.CoordinatorRegained) -> Fields:
+    def _change(
+        self,
+        event: do.Assign | do.Revoke | do.Revoked | do.Lost | do.GiveUpMembership | do.CoordinatorRegained,
+    ) -> Fields:
         match event:
+            case do.GiveUpMembership():
+                return {"event": "given_up", "member_id": event.saved.member_id}
             case do.CoordinatorRegained():
                 return {"event": "coordinator_regained"}
             case do.Assign():

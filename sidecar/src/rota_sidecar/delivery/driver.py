@@ -79,6 +79,9 @@ class DeliveryDriver(Deliveries):
         # Return whether a static member's instance is for another pod when it is drained, and end the member within this time in ms.
         self.may_give_up_instance: Callable[[], bool] = lambda: False
         self.give_up_instance: Callable[[int], None] = lambda within_ms: None
+        # Return whether another pod may take the membership of a dynamic member over, and end the member for it within this time in ms.
+        self.may_give_up_membership: Callable[[], bool] = lambda: False
+        self.give_up_membership: Callable[[int], None] = lambda within_ms: None
         self._participation = Participation(self._spawn, lambda: self.post(on.LeftGroup()), leave_timeout_ms)
 
     def connect(self, ports: EffectPorts) -> None:
@@ -163,7 +166,7 @@ class DeliveryDriver(Deliveries):
         Dispatch nothing more; return the number of records in flight when it is zero, or at the deadline.
 
         With `leaves_group` a dynamic member leaves the group once the application has said goodbye too, until `undrain`; a static
-        member gives its instance up then, if it may. With `serves_ms` it serves the application until `hand_over`, for that long at most.
+        member gives its instance up then, if it may, and a dynamic one its membership if a successor waits. With `serves_ms` it serves the application until `hand_over`, for that long at most.
         """
         drained: asyncio.Future[int] = self._loop.create_future()
         self._drains.append(drained)
@@ -302,6 +305,8 @@ class DeliveryDriver(Deliveries):
                     self._member.post(member_on.PartitionsReleased(action.revocation))
             case do.Leave(is_drained=True) if self._member.member.is_static:
                 self._participation.suspend_membership(action.reason, self.give_up_instance)
+            case do.Leave(has_successor=True) if self.may_give_up_membership():
+                self._participation.suspend_membership(action.reason, self.give_up_membership)
             case do.Leave():
                 self._participation.suspend_membership(action.reason)
             case do.Rejoin():

@@ -11,6 +11,7 @@ from typing import Any
 
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member.config import Subscription
+from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.membership.driver import Membership
 
 # Time limit for committing and leaving when membership is suspended; the hung application is not waited for.
@@ -39,8 +40,10 @@ class Participation:
         self.subscription: Subscription | None = None
         self._is_wanted = False
         self._is_suspended = False
-        # True for a static member that waits for its instance name, and must not start yet.
+        # True for a member that waits for Fleet: a static one for its instance name, a dynamic one until it may join.
         self._is_held = False
+        # Membership of another pod, with which the next start goes on; None: the member joins.
+        self._taken_over: SavedMembership | None = None
         # True if the member is not in the group, and its LeaveGroup has been answered.
         self._is_down = True
         self._went_down = asyncio.Event()
@@ -75,14 +78,19 @@ class Participation:
         """Return True if the application subscribes."""
         return self._is_wanted
 
-    def suspend_membership(self, reason: str, give_up_instance: Callable[[int], None] | None = None) -> None:
-        """Leave the group at once, and stay out until `resume_membership`. `give_up_instance` ends a static member for good, within ms."""
+    def admit(self, taken_over: SavedMembership | None = None) -> None:
+        """Join as soon as the application subscribes, or go on with a membership that was taken over."""
+        self._is_held, self._taken_over = False, taken_over
+        self._look()
+
+    def suspend_membership(self, reason: str, give_up: Callable[[int], None] | None = None) -> None:
+        """Leave the group at once, and stay out until `resume_membership`. `give_up` ends a member that is succeeded for good, within ms."""
         self._is_suspended = True
         if self._is_down:
             self._on_left_group()
-        elif give_up_instance is not None:
-            # Its successor waits for an instance, so `attach_member` reports that it is out of the group.
-            give_up_instance(SUSPEND_TIMEOUT_MS)
+        elif give_up is not None:
+            # The next member waits for Fleet, so `attach_member` reports that it is out of the group.
+            give_up(SUSPEND_TIMEOUT_MS)
         else:
             self._running.post(on.End(SUSPEND_TIMEOUT_MS, reason, final=False))
 
@@ -122,7 +130,8 @@ class Participation:
     def _look(self) -> None:
         if self._is_wanted and not self._is_suspended and not self._is_held and self._is_down:
             self._be_down(is_down=False)
-            self._running.post(on.Start())
+            saved, self._taken_over = self._taken_over, None
+            self._running.post(on.Start(saved))
 
     def _be_down(self, *, is_down: bool) -> None:
         self._is_down = is_down

@@ -7,13 +7,14 @@ A query changes nothing and may have a long answer: it is not remembered, and ex
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.settings_pb2 import GroupSettings
 from rota_sidecar.config.parsing import is_name
 from rota_sidecar.core.delivery import events as on
+from rota_sidecar.core.member.identity import JoinMetadata, SavedMembership
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.engines.port import Refused, Unreachable
@@ -85,6 +86,7 @@ class OrderExecutor:
         """Wait for no order to hand over: the next stream may be of an operator that orders none."""
         self.expects_hand_over = False
         self._driver.hand_over(has_successor=False)
+        self._members.succession.stream_ended()
 
     def answers(self) -> Sequence[pb.OrderAnswer]:
         """Return queued answers for one report; `trigger_now` is called for the rest."""
@@ -129,6 +131,7 @@ class OrderExecutor:
         match order.WhichOneof("order"):
             case "configure":
                 self.expects_hand_over = order.configure.orders_hand_over
+                self._members.succession.announced(orders_join=order.configure.orders_join)
                 self._configure(order.configure.settings)
             case "suspend" | "resume" as kind:
                 self._reconfiguring.suspend(suspended=kind == "suspend")
@@ -147,7 +150,11 @@ class OrderExecutor:
             case "instance":
                 self._be_called(order.instance)
             case "hand_over":
-                self._driver.hand_over(has_successor=not order.hand_over.no_successor)
+                self._hand_over(order.hand_over)
+            case "join":
+                self._members.succession.join()
+            case "take_over":
+                await self._take_over(order.take_over)
             case "heartbeat":
                 self._members.heartbeat_now()
             case "remove_instances":
@@ -178,13 +185,48 @@ class OrderExecutor:
             )
         self._members.rename_instance(name)
 
+    def _hand_over(self, hand_over: pb.HandOver) -> None:
+        successor = "" if hand_over.no_successor else hand_over.successor
+        succession = self._members.succession
+        # While it drains for a successor that has ended meanwhile, another one may be named.
+        if successor and not (self._driver.delivery.awaits_successor or succession.successor):
+            raise OrderError("this sidecar does not wait for a successor")
+        succession.hand_over(successor)
+        self._driver.hand_over(has_successor=not hand_over.no_successor)
+
+    async def _take_over(self, order: pb.TakeOver) -> None:
+        """Go on as a member whose pod has given it up for this one; remove that member if this sidecar is one already."""
+        if order.successor != self._members.client_id:
+            raise OrderError(f"the membership was given up for {order.successor!r}, not for this pod")
+        saved = membership_from(order.membership)
+        if not saved.member_id or saved.generation < 0:
+            raise OrderError("a membership needs a member id and a generation")
+        own = self._members.current.member.identity.member_id
+        if saved.member_id == own or self._members.succession.take_over(saved):
+            return
+        await self._of_coordinator(
+            self._members.current.remove_member(saved.member_id, "its successor is a member already")
+        )
+
     async def _remove_instances(self, removal: pb.RemoveInstances) -> None:
         if self._members.instance_name in removal.names:
             raise OrderError(
                 f"{self._members.instance_name} is the instance of this sidecar: drain it instead"
             )
+        current = self._members.current
+        if current.member.identity.member_id in removal.member_ids:
+            raise OrderError("the member is the one of this sidecar: drain it instead")
+        if removal.names:
+            await self._of_coordinator(current.remove_instances(removal.names))
+        for member_id in removal.member_ids:
+            await self._of_coordinator(
+                current.remove_member(member_id, "its pod, and the one that was to succeed it, have ended")
+            )
+
+    async def _of_coordinator(self, removal: Awaitable[str]) -> None:
+        """Wait until members are removed. Raises OrderError."""
         try:
-            wrong = await self._members.current.remove_instances(removal.names)
+            wrong = await removal
         except (Unreachable, Refused) as failure:
             raise OrderError(str(failure)) from None
         if wrong:
@@ -232,3 +274,15 @@ def offsets_to(offsets: Mapping[Partition, int]) -> Sequence[pb.PartitionOffset]
         pb.PartitionOffset(topic=partition.topic, partition=partition.number, offset=offset)
         for partition, offset in sorted(offsets.items())
     ]
+
+
+def membership_from(message: pb.Membership) -> SavedMembership:
+    """Return a membership of Fleet as the member resumes it."""
+    return SavedMembership(
+        message.member_id,
+        message.generation_id,
+        message.strategy,
+        message.leads,
+        JoinMetadata(tuple(message.topics), tuple(message.offered_strategies)),
+        frozenset(message.group_topics),
+    )

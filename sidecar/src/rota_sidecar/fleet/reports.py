@@ -7,6 +7,7 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
 from rota_sidecar.lifecycle.member import MemberLifecycle
+from rota_sidecar.lifecycle.succession import GivenUp
 from rota_sidecar.observability.counters import Counters
 from rota_sidecar.observability.partition_status import PartitionStatus
 
@@ -96,9 +97,29 @@ class ReportBuilder:
             # Once the drain has expired the sidecar waits as any other that has none.
             given_up_instance_id=self._members.given_up_instance if draining else "",
             awaits_successor=self._driver.delivery.awaits_successor,
+            awaits_join=self._members.awaits_order,
+            successor=self._members.succession.successor,
+            given_up_membership=given_up_report(self._members.succession.given_up),
             strategy=identity.strategy,
             offered_strategies=self._members.offered,
         )
+
+
+def given_up_report(given_up: GivenUp | None) -> pb.GivenUpMembership | None:
+    """Build the report of a membership that was given up; None: there is none."""
+    if given_up is None:
+        return None
+    saved = given_up.saved
+    membership = pb.Membership(
+        member_id=saved.member_id,
+        generation_id=saved.generation,
+        strategy=saved.strategy,
+        leads=saved.leads,
+        topics=saved.join_metadata.topics,
+        offered_strategies=saved.join_metadata.strategies,
+        group_topics=sorted(saved.group_topics),
+    )
+    return pb.GivenUpMembership(membership=membership, successor=given_up.successor)
 
 
 def partition_report(partition: Partition, statuses: PartitionStatus) -> pb.PartitionReport:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from rota_sidecar import wiring
 from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.core.member import events as on
-from rota_sidecar.core.member.actions import Ended, Joined, Problem
+from rota_sidecar.core.member.actions import Ended, GiveUpMembership, Joined, Problem
 from rota_sidecar.core.member.identity import SavedMembership
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.delivery.driver import DeliveryDriver
+from rota_sidecar.lifecycle.succession import Succession
 from rota_sidecar.membership.driver import MemberEvent, Membership
 from rota_sidecar.membership.fenced_file import FencedFile
 from rota_sidecar.membership.state_file import StateFile
@@ -64,6 +65,13 @@ class MemberLifecycle:
         # Names of the strategies to offer once the group uses one of them, and the name of the one it uses; empty: none yet.
         self._wanted = config.assignors
         self._chosen = ""
+        # Of dynamic members.
+        self.succession = Succession(driver.participation.admit, self._report)
+
+    @property
+    def client_id(self) -> str:
+        """Name of the pod."""
+        return self._config.member.client_id
 
     @property
     def current(self) -> Membership:
@@ -80,6 +88,11 @@ class MemberLifecycle:
     def awaits_instance_name(self) -> bool:
         """True while a static member waits for Fleet to assign its instance name."""
         return bool(self._config.is_static or self._fenced) and not self.instance_name
+
+    @property
+    def awaits_order(self) -> bool:
+        """True while a dynamic member waits until Fleet orders it to join, or to take another pod's membership over."""
+        return self.succession.awaits_order
 
     @property
     def fenced_instance(self) -> str:
@@ -109,6 +122,8 @@ class MemberLifecycle:
             ended = await self._be()
             if ended.is_fenced and self._fenced_file is not None:
                 self._fenced_file.write(self.instance_name)
+            if self.succession.is_giving_up:
+                self.succession.member_ended(is_still_saved=self._is_saved())
             if self._giving_up and not ended.failed:
                 # Only now: its membership is no longer on the disk, so no process of this sidecar resumes it.
                 self._given_up, self._giving_up = self._giving_up, ""
@@ -119,7 +134,7 @@ class MemberLifecycle:
     def end(self, reason: str, within_ms: int, *, leave_static: bool) -> None:
         """Revoke all partitions within `within_ms`, leave the group, and end."""
         # A process that ends while it gives its instance up goes on with that.
-        is_succeeded = bool(self._giving_up)
+        is_succeeded = bool(self._giving_up) or self.succession.is_giving_up
         self._ending = on.End(within_ms, reason, leave_static=leave_static, is_succeeded=is_succeeded)
         self.current.post(self._ending)
 
@@ -148,9 +163,33 @@ class MemberLifecycle:
         reason = f"gives up the instance {self._giving_up}: it is drained, and another pod may succeed it"
         self.current.post(on.End(within_ms, reason, leave_static=leave_static, is_succeeded=True))
 
+    def give_up_membership(self, within_ms: int) -> None:
+        """
+        End the present dynamic member for the successor that Fleet has named, and wait until Fleet orders to join again.
+
+        It leaves the group instead if it cannot end in good order.
+        """
+        self.succession.begin_giving_up()
+        self._is_renamed = True
+        reason = f"gives its membership up for {self.succession.successor}"
+        self.current.post(on.End(within_ms, reason, is_succeeded=True))
+
+    def _is_saved(self) -> bool:
+        """Return whether a membership is on the disk."""
+        state_file = wiring.open_state(self._config)
+        if state_file is None:
+            return False
+        try:
+            return state_file.read() != (None, "")
+        finally:
+            state_file.close()
+
     def heartbeat_now(self) -> None:
         """Send a heartbeat before it is due."""
         self.current.post(on.HeartbeatRequested())
+
+    def _report(self) -> None:
+        self._counters.on_change()
 
     def _remember_fencing(self) -> None:
         """Wait without the instance that the former process of this sidecar has lost to another one."""
@@ -179,6 +218,8 @@ class MemberLifecycle:
 
     def _on_member_event(self, event: MemberEvent) -> None:
         self._driver.on_member_event(event)
+        if isinstance(event, GiveUpMembership):
+            self.succession.member_gave_up(event.saved)
         if isinstance(event, Joined):
             self._chosen = event.strategy
             if self._chosen in self._wanted and self._config.assignors != self._wanted:
@@ -215,9 +256,10 @@ class MemberLifecycle:
             first = self._membership is None
             self._membership = membership
             is_wanted = self._is_wanted if first else driver.participation.is_wanted
-            starts_now = driver.attach_member(
-                membership, is_wanted=is_wanted, is_held=self.awaits_instance_name
-            )
+            if first:
+                self.succession.begin(is_ordered=is_ordered(config), has_membership=saved is not None)
+            is_held = self.awaits_instance_name or self.succession.is_held
+            starts_now = driver.attach_member(membership, is_wanted=is_wanted, is_held=is_held)
             # Fleet learns at once that this is another member.
             self._counters.on_change()
             if forgotten:
@@ -228,6 +270,12 @@ class MemberLifecycle:
         finally:
             if state_file is not None:
                 state_file.close()
+
+
+def is_ordered(config: SidecarConfig) -> bool:
+    """Return whether an operator in a cluster may order when this dynamic member joins: only such an operator sets a hash of the settings."""
+    is_dynamic = config.member.instance_id is None and not config.is_static
+    return is_dynamic and bool(config.fleet.address and config.fleet.settings_hash)
 
 
 def fenced_file_of(config: SidecarConfig) -> FencedFile | None:

@@ -12,6 +12,7 @@ from rota_sidecar.observability.log_observer import format_partitions
 
 # States without an assignment.
 OUTSIDE = Down | Discover | Joining | Syncing | Stopped
+UNSUBSCRIBED = "no subscription: set --topics, or let the application subscribe"
 UNATTACHED = "no application is attached: start it, or check why it ended"
 
 
@@ -23,11 +24,19 @@ def readiness_problem(driver: DeliveryDriver, members: MemberLifecycle, draining
         return (
             f"another process has taken the instance {members.fenced_instance} (FENCED_INSTANCE_ID): end it"
         )
-    if members.awaits_instance_name:
-        # A surge pod of a rollout: it waits for the instance name of a pod that ends, and can process records as soon as it has one.
-        return "" if driver.is_attached else UNATTACHED
+    if members.awaits_instance_name or members.awaits_order:
+        # A surge pod of a rollout: it waits for the place of a pod that ends, and can process records as soon as it has one.
+        return _unprepared_reason(driver, members)
     delivery = driver.delivery
     return delivery.readiness or unassigned_reason(driver, members) or stalled_reason(driver)
+
+
+def _unprepared_reason(driver: DeliveryDriver, members: MemberLifecycle) -> str:
+    """Return why the sidecar could not process records as soon as it has partitions; empty: it could."""
+    if not driver.is_attached:
+        return UNATTACHED
+    is_dynamic = members.awaits_order and not members.awaits_instance_name
+    return UNSUBSCRIBED if is_dynamic and not driver.participation.is_wanted else ""
 
 
 def unassigned_reason(driver: DeliveryDriver, members: MemberLifecycle) -> str:
@@ -35,7 +44,7 @@ def unassigned_reason(driver: DeliveryDriver, members: MemberLifecycle) -> str:
     if driver.picked:
         return ""
     if not driver.participation.is_wanted:
-        return "no subscription: set --topics, or let the application subscribe"
+        return UNSUBSCRIBED
     state = members.current.member.state
     # During a rebalance the member keeps its partitions and processes them.
     if isinstance(state, OUTSIDE) and not driver.delivery.held:

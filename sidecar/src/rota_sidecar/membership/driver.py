@@ -71,6 +71,7 @@ MemberEvent = (
     | do.Revoke
     | do.Revoked
     | do.Lost
+    | do.GiveUpMembership
     | do.CoordinatorRegained
     | do.Committed
     | do.Fetched
@@ -167,6 +168,17 @@ class Membership:
         Raises Unreachable, Refused.
         """
         members = [pb.LeavingMember(group_instance_id=name, reason="its pod has ended") for name in names]
+        return await self._remove(members)
+
+    async def remove_member(self, member_id: str, reason: str) -> str:
+        """
+        Remove a dynamic member that no process uses any more; return what the coordinator says against it, or "".
+
+        Raises Unreachable, Refused.
+        """
+        return await self._remove([pb.LeavingMember(member_id=member_id, reason=reason)])
+
+    async def _remove(self, members: Sequence[pb.LeavingMember]) -> str:
         request = pb.LeaveGroupRequest(group_id=self._member.group_id, members=members)
         response = await self._ports.coordination.ask(request, REMOVAL_TIMEOUT_S)
         assert isinstance(response, pb.LeaveGroupResponse)

@@ -140,8 +140,13 @@ class Sidecar:
             within_ms, leave_static=self._draining.is_scaled_away
         )
         self._draining.may_await_successor = lambda: (
-            orders.expects_hand_over and driver.may_give_up_instance()
+            (orders.expects_hand_over and driver.may_give_up_instance())
+            or (members.succession.may_await_successor and fleet.is_connected)
         )
+        # Without Fleet the successor would never get it, and joins as any other.
+        driver.may_give_up_membership = lambda: bool(members.succession.successor) and fleet.is_connected
+        driver.give_up_membership = members.give_up_membership
+        members.succession.is_connected = lambda: fleet.is_connected
         self._draining.awaits_successor = lambda: driver.delivery.awaits_successor
         self._fleet, self._orders = fleet, orders
         if not config.backend.stores_in_rota:
@@ -168,7 +173,8 @@ class Sidecar:
 
     async def _run_members(self) -> Ended:
         ended = await self._members.run()
-        if self._fleet is not None and self._members.given_up_instance:
+        has_given_up = self._members.given_up_instance or self._members.succession.given_up is not None
+        if self._fleet is not None and has_given_up:
             # The pod's end, of which the operator learns otherwise, may be many seconds later.
             await self._fleet.finish(LAST_REPORT_S)
         return ended

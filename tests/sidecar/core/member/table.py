@@ -92,6 +92,12 @@ def revoking_to_depart() -> Driven:
     return driven
 
 
+def revoking_for_a_successor() -> Driven:
+    driven = stable()
+    driven.end(is_succeeded=True)
+    return driven
+
+
 def lost(of: Callable[[], Driven]) -> Callable[[], Driven]:
     """The same, with the coordinator lost."""
 
@@ -137,6 +143,7 @@ STATES: dict[str, Callable[[], Driven]] = {
     "Stable": stable,
     "Revoking, to rejoin": revoking_to_rejoin,
     "Revoking, to depart": revoking_to_depart,
+    "Revoking, for a successor": revoking_for_a_successor,
     "Rediscover, was stable": lost(stable),
     "Rediscover, was revoking": lost(revoking_to_rejoin),
     "Stopped, leaving": leaving(final=True),

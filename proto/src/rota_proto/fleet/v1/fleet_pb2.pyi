@@ -159,6 +159,9 @@ class MemberReport(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     GIVEN_UP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
     AWAITS_SUCCESSOR_FIELD_NUMBER: _builtins.int
+    AWAITS_JOIN_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
+    GIVEN_UP_MEMBERSHIP_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -189,9 +192,14 @@ class MemberReport(_message.Message):
     pod may have it. The sidecar waits without an instance until an `Instance`. Empty: none, or one older than this field.
     """
     awaits_successor: _builtins.bool
-    """The pod of this static member ends, and its sidecar serves the application until a `HandOver`, for a limited time. Only with an
-    instance of an `Instance`, and after a `Configure` with `orders_hand_over`.
+    """The pod of this member ends, and its sidecar serves the application until a `HandOver`, for a limited time. A static member
+    waits only with an instance of an `Instance`, and after a `Configure` with `orders_hand_over`; a dynamic one after a
+    `Configure` with `orders_join`.
     """
+    awaits_join: _builtins.bool
+    """This dynamic member is not in the group, and waits for a `Join` or a `TakeOver`. Only after a `Configure` with `orders_join`."""
+    successor: _builtins.str
+    """Pod that succeeds this dynamic member, by the last `HandOver`, from then until the end of the drain. Empty: none."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Present problems of the sidecar itself, apart from those of its partitions."""
@@ -199,6 +207,10 @@ class MemberReport(_message.Message):
     @_builtins.property
     def offered_strategies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Assignment strategies that the member offers, the preferred one first."""
+
+    @_builtins.property
+    def given_up_membership(self) -> Global___GivenUpMembership:
+        """Membership that this sidecar has ended without leaving the group and does not use again: its successor may take it over."""
 
     def __init__(
         self,
@@ -223,10 +235,13 @@ class MemberReport(_message.Message):
         dead_letters: _builtins.int | None = ...,
         given_up_instance_id: _builtins.str = ...,
         awaits_successor: _builtins.bool = ...,
+        awaits_join: _builtins.bool = ...,
+        successor: _builtins.str = ...,
+        given_up_membership: Global___GivenUpMembership | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "dead_letters", b"dead_letters", "group_instance_id", b"group_instance_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "dead_letters", b"dead_letters", "given_up_membership", b"given_up_membership", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "awaits_successor", b"awaits_successor", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "given_up_instance_id", b"given_up_instance_id", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "awaits_join", b"awaits_join", "awaits_successor", b"awaits_successor", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "given_up_instance_id", b"given_up_instance_id", "given_up_membership", b"given_up_membership", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "successor", b"successor", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dead_letters: _TypeAlias = _typing.Literal["dead_letters"]  # noqa: Y015
     _WhichOneofArgType__dead_letters: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters"]  # noqa: Y015
@@ -238,6 +253,77 @@ class MemberReport(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_instance_id) -> _WhichOneofReturnType__group_instance_id | None: ...
 
 Global___MemberReport: _TypeAlias = MemberReport  # noqa: Y015
+
+@_typing.final
+class Membership(_message.Message):
+    """Membership of a dynamic member, with which another process goes on as the same member."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_ID_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    LEADS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    OFFERED_STRATEGIES_FIELD_NUMBER: _builtins.int
+    GROUP_TOPICS_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    generation_id: _builtins.int
+    strategy: _builtins.str
+    """Assignment strategy of the generation."""
+    leads: _builtins.bool
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics and assignment strategies of the last JoinGroup request, the preferred strategy first."""
+
+    @_builtins.property
+    def offered_strategies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def group_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of a leader: the topics of all members."""
+
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        generation_id: _builtins.int = ...,
+        strategy: _builtins.str = ...,
+        leads: _builtins.bool = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        offered_strategies: _abc.Iterable[_builtins.str] | None = ...,
+        group_topics: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_id", b"generation_id", "group_topics", b"group_topics", "leads", b"leads", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "strategy", b"strategy", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Membership: _TypeAlias = Membership  # noqa: Y015
+
+@_typing.final
+class GivenUpMembership(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBERSHIP_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
+    successor: _builtins.str
+    """The only pod that may use it."""
+    @_builtins.property
+    def membership(self) -> Global___Membership: ...
+    def __init__(
+        self,
+        *,
+        membership: Global___Membership | None = ...,
+        successor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["membership", b"membership"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["membership", b"membership", "successor", b"successor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GivenUpMembership: _TypeAlias = GivenUpMembership  # noqa: Y015
 
 @_typing.final
 class PartitionReport(_message.Message):
@@ -457,6 +543,8 @@ class SidecarOrder(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     REMOVE_INSTANCES_FIELD_NUMBER: _builtins.int
     HAND_OVER_FIELD_NUMBER: _builtins.int
+    JOIN_FIELD_NUMBER: _builtins.int
+    TAKE_OVER_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     """Unique across restarts of the server: a sidecar answers a repeated id with its earlier answer."""
     @_builtins.property
@@ -479,6 +567,10 @@ class SidecarOrder(_message.Message):
     def remove_instances(self) -> Global___RemoveInstances: ...
     @_builtins.property
     def hand_over(self) -> Global___HandOver: ...
+    @_builtins.property
+    def join(self) -> Global___Join: ...
+    @_builtins.property
+    def take_over(self) -> Global___TakeOver: ...
     def __init__(
         self,
         *,
@@ -493,12 +585,14 @@ class SidecarOrder(_message.Message):
         heartbeat: Global___Heartbeat | None = ...,
         remove_instances: Global___RemoveInstances | None = ...,
         hand_over: Global___HandOver | None = ...,
+        join: Global___Join | None = ...,
+        take_over: Global___TakeOver | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "join", b"join", "order", b"order", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend", "take_over", b"take_over"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "join", b"join", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend", "take_over", b"take_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat", "remove_instances", "hand_over"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat", "remove_instances", "hand_over", "join", "take_over"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 
@@ -512,8 +606,13 @@ class Configure(_message.Message):
 
     SETTINGS_FIELD_NUMBER: _builtins.int
     ORDERS_HAND_OVER_FIELD_NUMBER: _builtins.int
+    ORDERS_JOIN_FIELD_NUMBER: _builtins.int
     orders_hand_over: _builtins.bool
     """On this stream a sidecar that reports `awaits_successor` gets a `HandOver`. False from an operator older than this field."""
+    orders_join: _builtins.bool
+    """On this stream a sidecar that reports `awaits_join` gets a `Join` or a `TakeOver` once its pod is needed as a member, and one
+    that reports `awaits_successor` gets a `HandOver`. Without it a dynamic member joins by itself.
+    """
     @_builtins.property
     def settings(self) -> _settings_pb2.GroupSettings: ...
     def __init__(
@@ -521,10 +620,11 @@ class Configure(_message.Message):
         *,
         settings: _settings_pb2.GroupSettings | None = ...,
         orders_hand_over: _builtins.bool = ...,
+        orders_join: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders_hand_over", b"orders_hand_over", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orders_hand_over", b"orders_hand_over", "orders_join", b"orders_join", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -684,23 +784,31 @@ Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
 class RemoveInstances(_message.Message):
-    """Remove static members whose pods have ended without leaving the group, and that no pod succeeds. One that is not in the
-    group any more is no error.
+    """Remove members whose pods have ended without leaving the group, and that no pod succeeds. One that is not in the group any
+    more is no error.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAMES_FIELD_NUMBER: _builtins.int
+    MEMBER_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Instances of static members."""
+
+    @_builtins.property
+    def member_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of dynamic members, which were given up for pods that have ended."""
+
     def __init__(
         self,
         *,
         names: _abc.Iterable[_builtins.str] | None = ...,
+        member_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["member_ids", b"member_ids", "names", b"names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -708,27 +816,78 @@ Global___RemoveInstances: _TypeAlias = RemoveInstances  # noqa: Y015
 
 @_typing.final
 class HandOver(_message.Message):
-    """Drain now: another pod, which is ready, waits for the instance of this sidecar, which reports `awaits_successor`. Once it is
-    drained it gives its instance up, although its own application still runs.
+    """Drain now: another pod, which is ready, waits for the instance or the membership of this sidecar, which reports
+    `awaits_successor`. Once it is drained it gives it up, although its own application still runs.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NO_SUCCESSOR_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
     no_successor: _builtins.bool
-    """No pod waits for it, and none is about to: it keeps the instance until its application has ended."""
+    """No pod waits for it, and none is about to: a static member keeps its instance until its application has ended, a dynamic
+    one leaves the group then.
+    """
+    successor: _builtins.str
+    """Of a dynamic member: the pod that may take its membership over."""
     def __init__(
         self,
         *,
         no_successor: _builtins.bool = ...,
+        successor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["no_successor", b"no_successor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["no_successor", b"no_successor", "successor", b"successor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HandOver: _TypeAlias = HandOver  # noqa: Y015
+
+@_typing.final
+class Join(_message.Message):
+    """Join the group: fewer pods are members than are wanted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Join: _TypeAlias = Join  # noqa: Y015
+
+@_typing.final
+class TakeOver(_message.Message):
+    """Go on as the member of another pod, which has given its membership up for this one. A sidecar that has been a member already
+    removes that member from the group instead.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBERSHIP_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
+    successor: _builtins.str
+    """The pod that it was given up for; any other one refuses it."""
+    @_builtins.property
+    def membership(self) -> Global___Membership: ...
+    def __init__(
+        self,
+        *,
+        membership: Global___Membership | None = ...,
+        successor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["membership", b"membership"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["membership", b"membership", "successor", b"successor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeOver: _TypeAlias = TakeOver  # noqa: Y015
 
 @_typing.final
 class QueryOffsets(_message.Message):

@@ -87,6 +87,8 @@ class Leave:
     reason: str
     # True: the sidecar is drained, and its application has ended or its successor waits, so another process may succeed a static member.
     is_drained: bool = False
+    # True: a successor waits, by the order of Fleet, so it may succeed a dynamic member too.
+    has_successor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def leave_group(core: Core) -> None:
         why = "a successor waits" if draining.has_successor else "the application has ended during a drain"
         reason = f"{why}: the member leaves the group, and rejoins if the drain expires"
         core.membership = Leaving(reason, is_drained=True)
-        core.actions.append(do.Leave(reason, is_drained=True))
+        core.actions.append(do.Leave(reason, is_drained=True, has_successor=draining.has_successor))
 
 
 def _is_done(core: Core) -> bool:

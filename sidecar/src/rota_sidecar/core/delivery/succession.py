@@ -1,7 +1,7 @@
 """
 Serve the application of a pod that ends until its successor waits; then drain, see `draining`.
 
-For static members whose instance Fleet passes on to another pod, which starts only after this one has begun to end. The wait ends
+For members whose instance or membership Fleet passes on to another pod, which starts only after this one has begun to end. The wait ends
 with HandOver, at its time limit, and as soon as nothing is served: the application has gone, or the member has left the group.
 """
 

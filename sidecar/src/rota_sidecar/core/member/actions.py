@@ -126,6 +126,13 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUpMembership:
+    """Give a dynamic member's membership up for another process: this one has sent its last request under it."""
+
+    saved: SavedMembership
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """Report that the member has stopped and handles no more events."""
 
@@ -142,6 +149,7 @@ Action = (
     | ComputeAssignment
     | SaveMembership
     | DeleteMembership
+    | GiveUpMembership
     | Joined
     | CoordinatorRegained
     | Assign

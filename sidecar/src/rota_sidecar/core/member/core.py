@@ -174,6 +174,9 @@ class Core:
 
     def save_membership(self) -> None:
         """Save the membership in the state file."""
+        self.actions.append(do.SaveMembership(self._present_membership()))
+
+    def _present_membership(self) -> SavedMembership:
         identity = self.identity
         saved = SavedMembership(identity.member_id)
         if identity.generation != NO_GENERATION:
@@ -186,15 +189,35 @@ class Core:
                 self.joined_with,
                 group_topics,
             )
-        self.actions.append(do.SaveMembership(saved))
+        return saved
 
     # Ending
 
-    def end_now(self, ending: PendingEnd) -> None:
-        """Finish an End command, after all partitions were released."""
+    def end_now(self, ending: PendingEnd, *, is_settled: bool = False) -> None:
+        """Finish an End command, after all partitions were released. `is_settled`: in a generation, and in good order."""
+        gives_up = ending.is_succeeded and self._may_give_up(is_settled=is_settled)
         if ending.is_succeeded:
             self.actions.append(do.DeleteMembership())
-        self.end(ending.reason, final=ending.final, failed=False, leave_static=ending.leave_static)
+        if gives_up:
+            self.actions.append(do.GiveUpMembership(self._present_membership()))
+        self.end(
+            ending.reason,
+            final=ending.final,
+            failed=False,
+            leave_static=ending.leave_static,
+            is_given_up=gives_up,
+        )
+
+    def _may_give_up(self, *, is_settled: bool) -> bool:
+        """
+        Return whether another process may go on under the member id and the generation of this one.
+
+        A commit of this process that is still under way would overwrite its commits. A static member needs none of this: its
+        successor gets another member id, which fences such a commit.
+        """
+        has_generation = bool(self.identity.member_id) and self.identity.generation != NO_GENERATION
+        is_settled = is_settled and self.is_connected and not self.offset_calls.has_commits
+        return self.config.instance_id is None and has_generation and is_settled
 
     def fail(self, reason: str, *, leave: bool) -> None:
         """Stop after an error that retrying cannot correct. With `leave`, send LeaveGroup, so that no member waits for this one."""
@@ -203,9 +226,11 @@ class Core:
             self.is_connected = False
         self.end(reason, final=True, failed=True, leave_static=False)
 
-    def end(self, reason: str, *, final: bool, failed: bool, leave_static: bool) -> None:
-        """Go to Stopped if `final`, else to Down; send LeaveGroup unless the member is static and stays in the group."""
-        leaves = self.config.instance_id is None or leave_static
+    def end(
+        self, reason: str, *, final: bool, failed: bool, leave_static: bool, is_given_up: bool = False
+    ) -> None:
+        """Go to Stopped if `final`, else to Down; send LeaveGroup unless the member stays in the group: static, or `is_given_up`."""
+        leaves = (self.config.instance_id is None and not is_given_up) or leave_static
         leave_call = None
         within_ms = LEAVE_TIMEOUT_MS if self.ending is None else self.ending.leave_timeout_ms
         if leaves and self.is_connected and self.identity.member_id:
@@ -214,8 +239,9 @@ class Core:
             self.actions.append(do.SendRequest(leave_call, request, within_ms))
             self.actions.append(do.DeleteMembership())
         self.owned.forget_generation()
-        # A member that did not leave may resume under its member id.
-        self.identity = Identity() if leave_call is not None else Identity(self.identity.member_id)
+        # A member that did not leave may resume under its member id, unless another process does.
+        is_over = leave_call is not None or is_given_up
+        self.identity = Identity() if is_over else Identity(self.identity.member_id)
         self.ending, self.heartbeat_timer.call = None, None
         self.state = st.Stopped(leave_call, reason, failed) if final else st.Down(leave_call)
         if leave_call is None:

@@ -32,7 +32,8 @@ class End:
     final: bool = True
     # True: a static member sends LeaveGroup too. False: its partitions wait for its restart.
     leave_static: bool = False
-    # True: a static member deletes its saved membership, although it stays in the group: another process succeeds it.
+    # True: another process succeeds the member, which stays in the group and deletes its saved membership. A dynamic member leaves
+    # the group all the same where its membership cannot be given up, see `core`.
     is_succeeded: bool = False
 
 

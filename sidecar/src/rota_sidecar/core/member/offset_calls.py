@@ -40,6 +40,11 @@ class OffsetCalls:
     def are_too_many(self) -> bool:
         return len(self._calls) >= CALLS_MAX
 
+    @property
+    def has_commits(self) -> bool:
+        """True while the coordinator may still handle a commit of this member."""
+        return any(isinstance(call, CommitCall) for call in self._calls.values())
+
     def begin(self, number: int, call: CommitCall | FetchCall) -> None:
         """Record a call that was sent."""
         self._calls[number] = call

@@ -192,7 +192,7 @@ def finish_revocation(core: Core, revocation: int, *, gracefully: bool) -> None:
     match core.state:
         case st.Revoking() as revoking if revoking.revocation == revocation:
             _release(core, revoking, gracefully=gracefully)
-            _after_revocation(core, revoking)
+            _after_revocation(core, revoking, gracefully=gracefully)
         case st.Rediscover(back=st.Revoking() as revoking) as state if revoking.revocation == revocation:
             _release(core, revoking, gracefully=gracefully)
             if revoking.then is st.AfterRevocation.DEPART and core.ending is not None:
@@ -212,9 +212,9 @@ def _release(core: Core, revoking: st.Revoking, *, gracefully: bool) -> None:
         core.actions.append(do.Lost(gone, "the application did not release them in time"))
 
 
-def _after_revocation(core: Core, revoking: st.Revoking) -> None:
+def _after_revocation(core: Core, revoking: st.Revoking, *, gracefully: bool) -> None:
     if revoking.then is st.AfterRevocation.DEPART and core.ending is not None:
-        core.end_now(core.ending)
+        core.end_now(core.ending, is_settled=gracefully)
         return
     if revoking.added:
         core.assign(revoking.added)
@@ -233,8 +233,8 @@ def begin_ending(core: Core, ending: PendingEnd) -> None:
         case st.Discover() | st.Joining() | st.Syncing() if held:
             # Records in flight can only be committed in a generation, and the next one is under way.
             return
-        case _:
-            core.end_now(ending)
+        case state:
+            core.end_now(ending, is_settled=isinstance(state, st.Stable))
 
 
 def lose_membership(core: Core, what: Reaction, error: Error, attempt: int) -> None:

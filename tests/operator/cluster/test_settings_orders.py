@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import pytest
 from typing_extensions import override
 
+from rota_operator.cluster import settings_orders
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import Fleet, SettingsOrders
 from rota_operator.fleet.principal import Principal, SidecarRef
@@ -30,6 +32,8 @@ class Sidecars(Fleet):
         self.pods = list(pods)
         self.errors: dict[str, str | None] = {}
         self.sent: list[str] = []
+        # Whether each of them says that members are ordered to join.
+        self.orders_join: list[bool] = []
         # Of SUSPEND and RESUME, by the pod.
         self.suspensions: list[tuple[str, str]] = []
         self.resetting: set[Key] = set()
@@ -47,6 +51,7 @@ class Sidecars(Fleet):
             self.suspensions.append((sidecar.pod, str(order.WhichOneof("order"))))
             return pb.OrderAnswer(order_id=1)
         self.sent.append(sidecar.pod)
+        self.orders_join.append(order.configure.orders_join)
         self.before_answer()
         error = self.errors.get(sidecar.pod, "")
         return pb.OrderAnswer() if error is None else pb.OrderAnswer(order_id=1, error=error)
@@ -68,6 +73,34 @@ def test_settings_are_sent_until_they_are_answered_and_then_no_more() -> None:
     asyncio.run(orders.send())
     assert sorted(fleet.sent) == ["a", "b", "b"]
     assert orders.refusals(KEY) == {}
+
+
+def test_they_say_whether_members_are_ordered_to_join() -> None:
+    fleet = Sidecars(pod("a"))
+    orders = orders_of(fleet)
+    orders.configure(KEY, RANGE, HASH)
+    asyncio.run(orders.send())
+    orders.configure(KEY, ACME, HASH, orders_join=True)
+    asyncio.run(orders.send())
+    assert fleet.orders_join == [False, True]
+
+
+def test_a_sidecar_that_connects_gets_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_orders, "ROUND_S", 3_600)
+
+    async def run() -> None:
+        fleet, sent = Sidecars(pod("a")), asyncio.Semaphore(0)
+        fleet.before_answer = sent.release
+        orders = orders_of(fleet)
+        orders.configure(KEY, RANGE, HASH)
+        running = asyncio.ensure_future(orders.run())
+        await sent.acquire()
+        orders.opened(pod("a"))
+        orders.reported(pod("a"), report())
+        await sent.acquire()
+        running.cancel()
+
+    asyncio.run(run())
 
 
 def test_a_sidecar_gets_them_again_on_a_new_stream() -> None:

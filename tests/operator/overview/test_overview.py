@@ -75,10 +75,18 @@ class OverviewUnderTest:
         response = admin.WatchGroupResponse(group=group, reason=reason)
         self.overview.update_description(description_of(response), self.now_ms)
 
-    def report(self, name: str, *partitions: pb.PartitionReport, done: int = 0, generation: int = 1) -> None:
+    def report(
+        self,
+        name: str,
+        *partitions: pb.PartitionReport,
+        done: int = 0,
+        generation: int = 1,
+        member_id: str | None = None,
+    ) -> None:
         """A sidecar speaks."""
+        member_id = f"{name}-id" if member_id is None else member_id
         member = pb.MemberReport(
-            member_id=f"{name}-id", state=pb.MEMBER_STATE_STABLE, generation_id=generation, records_done=done
+            member_id=member_id, state=pb.MEMBER_STATE_STABLE, generation_id=generation, records_done=done
         )
         response = pb.SidecarReport(group_id=GROUP, sidecar=name, member=member, partitions=partitions)
         self.overview.add_report(response, self.now_ms)
@@ -243,6 +251,28 @@ def test_what_a_sidecar_claims_gives_way_to_what_the_coordinator_says(world: Ove
     world.describe(STABLE, 2, {"orders-1": [0]})
     assert (world.partition(0).owner, world.partition(0).in_flight) == ("orders-1", None)
     assert world.member("orders-0").partitions == ()
+
+
+def test_a_member_has_the_name_of_the_pod_that_has_taken_it_over(world: OverviewUnderTest) -> None:
+    """The coordinator describes the client that joined, until the next rebalance."""
+    world.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    rebalances = world.group.rebalances
+    world.report("orders-0", known(0))
+    world.report("orders-0", member_id="")
+    world.report("orders-2", known(0), member_id="orders-0-id")
+    member = world.member("orders-2")
+    assert (member.member_id, member.client_id, member.partitions) == (
+        "orders-0-id",
+        "orders-2",
+        ("orders-0",),
+    )
+    assert world.partition(0).owner == "orders-2"
+    assert world.member("orders-0").partitions == ()
+    assert world.overview.client_ids(GROUP) == frozenset({"orders-1", "orders-2"})
+    assert world.group.rebalances == rebalances, "nothing has moved"
+    world.now_ms += REPORT_VALID_MS + 1
+    world.describe(STABLE, 1, {"orders-0": [0], "orders-1": [1]})
+    assert world.partition(0).owner == "orders-2", "although it is silent"
 
 
 def test_who_is_silent_is_unknown_and_so_is_what_it_has(world: OverviewUnderTest) -> None:

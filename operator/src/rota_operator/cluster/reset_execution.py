@@ -22,6 +22,7 @@ from rota_operator.fleet.principal import SidecarRef
 from rota_operator.offset_resets.execution import NOT_DESCRIBED, Execution, execution_of, problem_of_members
 from rota_operator.offset_resets.group import Members, ResetGroup, members_of, owned_in
 from rota_operator.offset_resets.sources import OffsetSource
+from rota_operator.overview.description import users_of
 from rota_operator.overview.view import OwnedPartitions
 from rota_operator.reconcile.observed import Object
 from rota_operator.reconcile.settings import SETTINGS_FILE
@@ -76,7 +77,9 @@ class ClusterGroup(ResetGroup):
             # Kafka describes a group to its members alone, unless the operator has credentials.
             return None
         described = () if access.description is None else access.description.members
-        return members_of(access.reports, connected, frozenset(each.client_id for each in described))
+        users = users_of(access.reports)
+        client_ids = frozenset(users.get(each.member_id, each.client_id) for each in described)
+        return members_of(access.reports, connected, client_ids)
 
     @override
     def owned(self) -> Mapping[str, OwnedPartitions]:

@@ -11,6 +11,7 @@ may have read its file while the group was suspended, and a rollout that would r
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from google.protobuf.json_format import Parse
@@ -30,6 +31,8 @@ class Wanted(NamedTuple):
 
     settings: str
     settings_hash: str
+    # The operator orders dynamic members to join.
+    orders_join: bool = False
 
     @property
     def suspend(self) -> bool:
@@ -84,12 +87,18 @@ class SettingsOrders:
         # Of connected sidecars whose last answer was an error.
         self._refused: dict[Pod, RefusedSettings] = {}
         self._started_with: dict[Pod, str] = {}
+        # Sidecars that have not reported on their present stream.
+        self._opened: set[Pod] = set()
+        self._news = asyncio.Event()
         # Whether connected sidecars report that they are suspended.
         self._suspended: dict[Pod, bool] = {}
 
-    def configure(self, key: Key, settings: str, settings_hash: str) -> None:
+    def configure(self, key: Key, settings: str, settings_hash: str, *, orders_join: bool = False) -> None:
         """Send settings to the group's sidecars in the background, to each once on each stream."""
-        self._wanted[key] = Wanted(settings, settings_hash)
+        wanted = Wanted(settings, settings_hash, orders_join)
+        if self._wanted.get(key) != wanted:
+            self._wanted[key] = wanted
+            self._news.set()
 
     def forget(self, key: Key) -> None:
         """Drop a group that is gone."""
@@ -100,12 +109,17 @@ class SettingsOrders:
         pod = principal.sidecar, principal.uid
         self._started_with[pod] = report.settings_hash
         self._suspended[pod] = report.member.suspended
+        if pod in self._opened:
+            # A member that is to join waits for this.
+            self._opened.discard(pod)
+            self._news.set()
 
     def opened(self, principal: Principal) -> None:
         """Send the settings again on a new stream: a container that has restarted begins with its file, which may be older."""
         pod = principal.sidecar, principal.uid
         self._answered.pop(pod, None)
         self._asked.discard(pod)
+        self._opened.add(pod)
 
     def refusals(self, key: Key) -> Mapping[str, str]:
         """Return why connected sidecars of a group refuse its present settings, by the name of the pod."""
@@ -119,8 +133,11 @@ class SettingsOrders:
     async def run(self) -> None:
         """Send settings until cancelled."""
         while True:
+            self._news.clear()
             await self.send()
-            await asyncio.sleep(ROUND_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROUND_S):
+                    await self._news.wait()
 
     async def send(self) -> None:
         """Send the settings once to each connected sidecar that has not answered them, and suspension to the others."""
@@ -129,6 +146,7 @@ class SettingsOrders:
         self._started_with = {pod: text for pod, text in self._started_with.items() if pod in connected}
         self._refused = {pod: each for pod, each in self._refused.items() if pod in connected}
         self._suspended = {pod: each for pod, each in self._suspended.items() if pod in connected}
+        self._opened &= connected.keys()
         left = [
             (principal, wanted)
             for pod, principal in connected.items()
@@ -163,7 +181,9 @@ class SettingsOrders:
 
     async def _configure(self, principal: Principal, wanted: Wanted) -> None:
         settings = Parse(wanted.settings, GroupSettings())
-        order = pb.SidecarOrder(configure=pb.Configure(settings=settings, orders_hand_over=True))
+        order = pb.SidecarOrder(
+            configure=pb.Configure(settings=settings, orders_hand_over=True, orders_join=wanted.orders_join)
+        )
         pod = principal.sidecar, principal.uid
         self._asked.add(pod)
         answer = await self._fleet.order(principal.sidecar, order, ANSWER_S)

@@ -1,5 +1,5 @@
 """
-Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings, instances, queries and heartbeats to send. Made and served by `leading`.
+Fleet in a cluster: authenticates sidecars, passes their reports on, and sends them settings, instances, memberships, queries and heartbeats to send. Made and served by `leading`.
 
 The identity of a sidecar is proved by its token and the API server: the token names the pod, the pod's label names the
 ConsumerGroup. A report counts for that group alone, whatever is in it.
@@ -27,6 +27,7 @@ from rota_operator.cluster.queues import Key
 from rota_operator.cluster.rejection_limit import RejectionLimit
 from rota_operator.cluster.settings_orders import SettingsOrders, key_of
 from rota_operator.cluster.sidecar_clocks import correct_times
+from rota_operator.cluster.succession_orders import SuccessionOrders, SuccessionPorts
 from rota_operator.cluster.token_review import PodGroup, SidecarAuthenticator, SidecarPorts
 from rota_operator.fleet.order_ids import order_ids
 from rota_operator.fleet.principal import Principal
@@ -90,6 +91,10 @@ class ClusterFleet(Sidecars):
                 environment.event_log.warning,
             ),
         )
+        self._successions = SuccessionOrders(
+            environment.api,
+            SuccessionPorts(self.server, environment.clocks, environment.event_log.warning),
+        )
         self.fenced = FencedInstances(
             self.server,
             FencedPorts(
@@ -105,8 +110,10 @@ class ClusterFleet(Sidecars):
 
     @override
     def configure(self, key: Key, resource: Object, action: Configure) -> None:
-        self.settings.configure(key, action.settings, action.settings_hash)
+        orders_join = action.member_pool is not None
+        self.settings.configure(key, action.settings, action.settings_hash, orders_join=orders_join)
         self._instances.offer(key, resource, action.pool)
+        self._successions.offer(key, resource, action.member_pool)
 
     @override
     def drain_driver(self, key: Key, action: DrainDriver) -> None:
@@ -116,12 +123,14 @@ class ClusterFleet(Sidecars):
     def forget(self, key: Key) -> None:
         self.settings.forget(key)
         self._instances.forget(key)
+        self._successions.forget(key)
 
     def tasks(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what has to run while Fleet is served: orders to sidecars."""
         yield self.settings.run()
         yield self._offsets.run()
         yield self._instances.run()
+        yield self._successions.run()
         yield self.fenced.run()
         yield self._heartbeats.run()
         yield self.drains.run()
@@ -158,7 +167,10 @@ class ClusterFleet(Sidecars):
     def _on_report(self, principal: Principal, report: SidecarReport) -> None:
         correct_times(report, self._environment.clocks.wall_ms())
         self.settings.reported(principal, report)
-        self._instances.reported(principal, report.member)
+        if self._successions.has(key_of(principal)):
+            self._successions.reported(principal, report.member)
+        else:
+            self._instances.reported(principal, report.member)
         self.fenced.reported(principal, report.member)
         self._heartbeats.reported(principal, report.member)
         self._environment.groups.add_report(key_of(principal), report)

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from rota_operator.overview.assignment import Partition, partitions_of
 from rota_proto.consumer_protocol import Malformed
 from rota_proto.coordinator.v1 import admin_pb2
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupResponse
+from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 # Kafka's names of a classic group's states.
 UNKNOWN, EMPTY, STABLE = "Unknown", "Empty", "Stable"
@@ -91,11 +93,25 @@ def _readable(assignment: bytes) -> frozenset[Partition]:
         return frozenset()
 
 
-def names_of(members: Iterable[DescribedMember]) -> Mapping[str, str]:
-    """Names by member id: the client id, which sidecars set to their replica's name; a repeated one gets its member id added."""
+def users_of(reports: Mapping[str, pb.SidecarReport]) -> Mapping[str, str]:
+    """
+    Names of the sidecars that report to be members, by member id.
+
+    The engine describes the client that joined, and goes on to do so when another pod has taken its membership over.
+    """
+    return {each.member.member_id: name for name, each in reports.items() if each.member.member_id}
+
+
+def names_of(
+    members: Iterable[DescribedMember], users: Mapping[str, str] = MappingProxyType({})
+) -> Mapping[str, str]:
+    """
+    Names by member id: that of the sidecar that is the member, see `users_of`, else the client id, which sidecars set to their replica's
+    name. A repeated one gets its member id added.
+    """
     found: dict[str, str] = {}
     for member in members:
-        name = member.client_id or member.member_id
+        name = users.get(member.member_id) or member.client_id or member.member_id
         found[member.member_id] = f"{name} ({member.member_id})" if name in found.values() else name
     return found
 

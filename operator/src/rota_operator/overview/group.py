@@ -19,6 +19,7 @@ from rota_operator.overview.description import (
     Description,
     names_of,
     owners_in,
+    users_of,
     with_names,
 )
 from rota_operator.overview.history import History
@@ -60,6 +61,10 @@ class GroupState:
         self.history = History()
         self._name = name
         self._described = DescribedGroup()
+        # The engine's last description; None: there is none.
+        self._found: Description | None = None
+        # Names of its members by id.
+        self._described_names: Mapping[str, str] = {}
         # Member names by id, including members that have left since the last rebalance finished.
         self._names_by_id: dict[str, str] = {}
         self._reporters: dict[str, SidecarReports] = {}
@@ -71,7 +76,9 @@ class GroupState:
 
     def update_description(self, found: Description, at_ms: int) -> None:
         """Replace the engine's description."""
-        names = names_of(found.members)
+        self._found = found
+        names = names_of(found.members, self._users())
+        self._described_names = names
         member_ids = {name: member_id for member_id, name in names.items()}
         owners = self._described.owners
         self._names_by_id |= names
@@ -116,7 +123,7 @@ class GroupState:
 
     def coordinator_lost(self) -> None:
         """Discard the engine's description."""
-        self._described = DescribedGroup()
+        self._found, self._described, self._described_names = None, DescribedGroup(), {}
 
     def add_report(self, report: pb.SidecarReport, now_ms: int) -> bool:
         """
@@ -132,7 +139,16 @@ class GroupState:
         self._offsets.drop_queried(reporter.partitions)
         if is_news and not self._engine.describes:
             self._record_reported(now_ms)
+        described = self._described_names.get(report.member.member_id, report.sidecar)
+        if is_news and self._found is not None and described != report.sidecar:
+            # It has taken the member over, which the engine does not know.
+            self.update_description(self._found, now_ms)
         return is_news
+
+    def _users(self) -> Mapping[str, str]:
+        """Sidecars by the member that each reported last, also those that are not heard now."""
+        reporters = sorted(self._reporters.items(), key=lambda each: each[1].at_ms)
+        return users_of({name: each.last for name, each in reporters if each.last is not None})
 
     def remove_replica(self, replica: str) -> None:
         """Discard the reports of a replica."""
@@ -186,10 +202,11 @@ class GroupState:
 
     @property
     def client_ids(self) -> frozenset[str] | None:
-        """Client ids of the members that the engine describes; None: it describes none of the group."""
+        """Client ids of the members that the engine describes, or of the pods that took them over; None: it describes none of the group."""
         if self._described.state == UNKNOWN:
             return None
-        return frozenset(each.client_id for each in self._described.members.values())
+        members = self._described.members.items()
+        return frozenset(name if name in self._reporters else each.client_id for name, each in members)
 
     def owned_partitions(self, now_ms: int) -> Mapping[str, OwnedPartitions]:
         """Partitions and generation that each sidecar reports, by sidecar name; expired reports are omitted."""
@@ -289,8 +306,9 @@ class GroupState:
             draining=member.draining,
             last_error=member.last_error,
             problems=problems_of(report),
-            client_id=report.sidecar if client_id is None else client_id,
-            host=host,
+            client_id=report.sidecar,
+            # Of the client that joined, which may have been another pod's.
+            host=host if client_id == report.sidecar else None,
             dead_letters=member.dead_letters if member.HasField("dead_letters") else None,
         )
 

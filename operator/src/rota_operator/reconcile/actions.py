@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from rota_operator.reconcile.instances import InstancePool
 from rota_operator.reconcile.observed import Object, WorkloadRef
+from rota_operator.reconcile.successions import MemberPool
 
 # Of every server-side apply.
 FIELD_MANAGER = "rota"
@@ -169,6 +170,8 @@ class Configure:
     settings_hash: str
     # Whence the sidecars of static members get their instances; None: they have them by their pods' names, or are dynamic.
     pool: InstancePool | None = None
+    # How many members the operator orders to join; None: they join by themselves, or are static.
+    member_pool: MemberPool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from rota_operator.reconcile.spark.applications import (
 )
 from rota_operator.reconcile.spark.kinds import SPARK_KIND
 from rota_operator.reconcile.strategy import Offer, names_in, offer, written_in
+from rota_operator.reconcile.successions import MemberPool
 from rota_operator.reconcile.target import (
     Container,
     container_of,
@@ -245,9 +246,10 @@ def _actions(observed: Observed, accepted: Accepted, former: Sequence[Object]) -
 
 
 def _configure(group: Group, spec: ConsumerGroupSpec, kind: str, replicas: int) -> Configure:
-    """Return the settings of the sidecars, and whence they get their instances."""
+    """Return the settings of the sidecars, whence they get their instances, and how many of them join."""
     pool = _instance_pool(group, kind, replicas)
-    return Configure(group.group_id, settings_text(spec), settings_hash(group.spec), pool)
+    member_pool = _member_pool(group, kind, replicas)
+    return Configure(group.group_id, settings_text(spec), settings_hash(group.spec), pool, member_pool)
 
 
 def _workload_offer(observed: Observed, accepted: Accepted) -> Offer:
@@ -291,6 +293,14 @@ def _instance_pool(group: Group, kind: str, replicas: int) -> InstancePool | Non
         group.spec.membership.silence_ms_max,
         termination_s(group.spec) * 1000,
     )
+
+
+def _member_pool(group: Group, kind: str, replicas: int) -> MemberPool | None:
+    """Return how many members are wanted, where pods of a rollout come before others go: a Deployment's, of dynamic members."""
+    membership = group.spec.membership
+    if kind != "Deployment" or membership.static:
+        return None
+    return MemberPool(replicas, membership.silence_ms_max)
 
 
 def _adopt(accepted: Accepted) -> Iterator[Action]:

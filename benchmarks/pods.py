@@ -83,7 +83,7 @@ def settings(engines: Engines) -> Mapping[str, Setting]:
         for is_static in (False, True)
     }
     found[PLAIN] = Setting(
-        "pods-plain", "Deployment", engines.kafka, engines.kafka_servers, replicas=REPLICAS
+        "pods-plain", "Deployment", engines.kafka, engines.kafka_servers, replicas=REPLICAS, is_adopted=False
     )
     return found
 

@@ -191,6 +191,13 @@ def test_a_node_is_drained(disrupted: Disrupted) -> None:
         nodes.drain(disrupted.cluster, disrupted.steady, nodes.of_operator(disrupted.cluster))
 
 
+def test_a_rollout_of_a_deployment_caused_no_rebalance(disrupted: Disrupted, in_soak: bool) -> None:
+    """A new pod is Ready before an old one is deleted, and takes its member over. In a soak the operator may be away meanwhile."""
+    for story in disrupted.steady:
+        if story.setting.kind == "Deployment" and not in_soak:
+            assert story.rebalances(acts.ROLLING) == 0, story.setting.namespace
+
+
 def test_nothing_was_lost_or_done_twice_and_each_generation_had_one_owner(
     disrupted: Disrupted, suite: str, report: list[str], counters: Counter[str]
 ) -> None:

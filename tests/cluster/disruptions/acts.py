@@ -50,13 +50,14 @@ def delete_pod(story: Story) -> Acts:
     story.hit(DELETE, is_clean=True)
     story.kubectl("delete", "pod", life.pod, "--wait=false")
     yield from again(story, [uid])
+    setting = story.setting
     # In a soak the operator may be away, and then no pod waits.
-    if story.setting.is_static and story.setting.kind == "Deployment" and story.setting.crash_ms is None:
+    if setting.is_adopted and setting.kind == "Deployment" and setting.crash_ms is None:
         check_that_it_waited(story, life, story.hits[-1].at_ms)
 
 
 def check_that_it_waited(story: Story, life: Life, deleted_ms: int) -> None:
-    """Check that a static member had its partitions until its successor's application ran, unless that took long."""
+    """Check that a member had its partitions until its successor's application ran, unless that took long."""
     lives = story.lives.read()
     started_ms = min(each.started_ms for each in lives if each.started_ms > deleted_ms)
     released_ms = min(

@@ -59,6 +59,8 @@ class Setting(NamedTuple):
     work_ms: int = 20
     ordering: str = "partition"
     name: str = "orders"
+    # False: the pods have no sidecar.
+    is_adopted: bool = True
 
     @property
     def topic(self) -> str:
@@ -85,6 +87,7 @@ class Story:
         self.clean: set[str] = set()
         # Generation of the group before each hit, and after the last one.
         self.generations: list[int] = []
+        # Instances of static members, ids of dynamic ones, by pod.
         self._instances: dict[str, str] = {}
 
     # The API server
@@ -189,8 +192,11 @@ class Story:
         return self.chance.choice([life for life in self.lives.running() if life.partitions])
 
     def note_instances(self) -> None:
-        """Remember which pod stands for which static member: others succeed it in the same generation."""
-        if not self.setting.is_static or self.setting.kind == "StatefulSet":
+        """Remember which pod stands for which member of a Deployment: others succeed it in the same generation."""
+        if self.setting.kind == "StatefulSet":
+            return
+        if not self.setting.is_static:
+            self._note_member_ids()
             return
         try:
             found = self.cluster.get(
@@ -199,6 +205,15 @@ class Story:
         except KubectlFailed:
             return
         self._instances |= {str(text).partition(" ")[0]: name for name, text in found["data"].items()}
+
+    def _note_member_ids(self) -> None:
+        """Remember the member ids of pods, by the status of their group; a plain consumer's group has none."""
+        try:
+            found = self.cluster.get(f"consumergroup/{self.setting.name}", namespace=self.setting.namespace)
+        except KubectlFailed:
+            return
+        members = (found.get("status") or {}).get("placements") or []
+        self._instances |= {each["podName"]: each["memberId"] for each in members if each.get("memberId")}
 
     # The outcome
 
@@ -216,6 +231,12 @@ class Story:
             looks=self.watch.looks,
             gaps=gaps_of(((life.name, life.notices(EVERYTHING)) for life in lives), self.hits, limits),
         )
+
+    def rebalances(self, what: str) -> int:
+        """Number of generations that followed disruptions of this name."""
+        after = [*self.generations[1:], self.generation()]
+        steps = zip(self.hits, self.generations, after, strict=True)
+        return sum(last - first for hit, first, last in steps if hit.what == what)
 
     def repeats(self) -> int:
         """Number of records that were processed again."""

@@ -1,6 +1,8 @@
 # One part of Rota as an image: docker build --build-arg PART=sidecar -t rota-sidecar .
 # PART is the part's folder: cli, coordinator, operator or sidecar. BASE is any image with Python 3.11 or newer, pip and venv.
 # An application with the SDK, here an example: docker build --target example --build-arg PART=sdk --build-arg EXAMPLE=orders -t orders .
+# A Spark application, from a BASE that has Java 17 too:
+# docker build --target spark --build-arg PART=spark_apps --build-arg EXAMPLE=spark-orders --build-arg BASE=... -t spark-orders .
 ARG BASE=python:3.11-slim
 
 # A stage of its own: sources, build back-end and pip's settings stay out of the image.
@@ -13,13 +15,14 @@ COPY sdk /src/sdk
 COPY ${PART} /src/${PART}
 WORKDIR /src
 # Dependencies by hash, for what is installed and for what builds it; Rota's own parts from here, and from no index. The
-# command line is an application of the SDK; the other parts share proto and service alone.
+# command line and Spark applications have the SDK; the other parts share proto and service alone. What comes as source, as Spark
+# does, is built by the back-end that is installed first.
 RUN : "${PART:?say which part: docker build --build-arg PART=sidecar .}" \
-    && own="proto service" && if [ "$PART" = cli ]; then own="$own sdk"; fi \
+    && own="proto service" && case "$PART" in cli | spark_apps) own="$own sdk" ;; esac \
     && python3 -m venv /opt/build && python3 -m venv /opt/rota \
     && python3 pins.py select build > build.txt && python3 pins.py select "$PART" > part.txt \
     && /opt/build/bin/pip install --no-cache-dir --require-hashes --no-deps -r build.txt \
-    && /opt/rota/bin/pip install --no-cache-dir --no-compile --require-hashes --no-deps -r part.txt \
+    && /opt/build/bin/pip wheel --no-cache-dir --require-hashes --no-deps --no-build-isolation --wheel-dir wheels -r part.txt \
     && for part in $own "$PART"; do \
         /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels "./$part" || exit 1; \
     done \
@@ -36,6 +39,20 @@ WORKDIR /app
 ENV PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1 HOME=/
 USER 65532:65532
 ENTRYPOINT ["python"]
+
+# The same for Spark: a driver's or an executor's image, with the entry point that Spark's scheduler for Kubernetes calls.
+FROM ${BASE} AS spark
+ARG EXAMPLE
+COPY --from=build /opt/rota /opt/rota
+COPY spark_apps/packaging/entrypoint.py /opt/entrypoint.py
+COPY examples/${EXAMPLE}/*.py /app/
+# Spark looks up the name of its user. Its settings are mounted below /opt/spark, and its packages come in a folder of Python's version.
+RUN echo "spark:x:65532:65532::/tmp:/bin/false" >> /etc/passwd \
+    && ln -s "$(/opt/rota/bin/python -c 'import importlib.util; print(*importlib.util.find_spec("pyspark").submodule_search_locations)')" /opt/spark
+WORKDIR /app
+ENV SPARK_HOME=/opt/spark PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1 HOME=/tmp
+USER 65532:65532
+ENTRYPOINT ["python", "/opt/entrypoint.py"]
 
 FROM ${BASE}
 ARG PART

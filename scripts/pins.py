@@ -33,7 +33,7 @@ PARTS = {
     "spark_apps": "rota-spark",
 }
 # Extras that a set includes: the images have no other source of them.
-EXTRAS = {"operator": ("kafka",), "sdk": ("kafka",)}
+EXTRAS = {"operator": ("kafka",), "sdk": ("kafka",), "spark_apps": ("postgresql",)}
 GROUPS = ("build", "check", "test")
 SETS = (*PARTS, *GROUPS)
 HEAD = """\

@@ -9,7 +9,7 @@ costs nothing.
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,8 +22,11 @@ from tests.support.unavailable import Unavailable
 CHECKOUT = Path(__file__).parents[3]
 DOCKERFILES = Path(__file__).parent / "dockerfiles"
 BASE_PACKAGES = ("python3", "python3-pip", "python3-venv")
+JAVA = "openjdk-17-jre-headless"
 # Nobody reads manuals in a container.
 LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
+# Scripts of the Java's packages put links into this folder, which is left out.
+MAKE_FOLDER_OF_MANUALS = '--essential-hook=mkdir -p "$1/usr/share/man/man1"'
 NOT_SOURCES = {"__pycache__", "dist"}
 
 
@@ -37,6 +40,15 @@ class Image:
 
 def base() -> Image:
     """Base image of our Dockerfiles in tests: a minimal Debian with Python, pip and venv."""
+    return _debian("base", BASE_PACKAGES)
+
+
+def base_with_java() -> Image:
+    """Base image of Spark applications: the same with Java."""
+    return _debian("base-java", (*BASE_PACKAGES, JAVA))
+
+
+def _debian(what: str, packages: Sequence[str]) -> Image:
     release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     dockerfile = DOCKERFILES / "base.Dockerfile"
 
@@ -45,8 +57,9 @@ def base() -> Image:
         tar = folder / "context" / "base.tar"
         tar.parent.mkdir()
         excluded = [f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT]
+        excluded += [MAKE_FOLDER_OF_MANUALS] if JAVA in packages else []
         try:
-            builder.run(["mmdebstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", *excluded,
+            builder.run(["mmdebstrap", "--variant=minbase", f"--include={','.join(packages)}", *excluded,
                          '--aptopt=Apt::Install-Recommends "0"', release, tar, _mirror(release)])  # fmt: skip
         except BuildFailed as failed:
             raise Unavailable(
@@ -54,7 +67,7 @@ def base() -> Image:
             ) from failed
         builder.image(name, Recipe(dockerfile, tar.parent), archive)
 
-    return _once("base", cache.key_of(release, *BASE_PACKAGES, *LEFT_OUT, dockerfile), build)
+    return _once(what, cache.key_of(release, *packages, *LEFT_OUT, dockerfile), build)
 
 
 def pause(reaper: Path) -> Image:
@@ -78,12 +91,17 @@ def part(name: str) -> Image:
 
 def example(name: str) -> Image:
     """The image of an example, which has the SDK: `example("orders")`."""
-    return _from_dockerfile(f"example-{name}", "sdk", name)
+    return _from_dockerfile(f"example-{name}", "sdk", name, "example")
 
 
-def _from_dockerfile(what: str, name: str, example: str = "") -> Image:
-    """Build a part, or with the SDK an example."""
-    below = base()
+def spark_example(name: str) -> Image:
+    """The image of an example, which has Spark: `spark_example("spark-orders")`."""
+    return _from_dockerfile(name, "spark_apps", name, "spark")
+
+
+def _from_dockerfile(what: str, name: str, example: str = "", target: str = "") -> Image:
+    """Build a part, or with the SDK or Spark an example; `target` is the stage of the Dockerfile."""
+    below = base_with_java() if target == "spark" else base()
     files = ("Dockerfile", ".dockerignore", "constraints.txt", "scripts/pins.py")
     folders = list(dict.fromkeys(("proto", "service", "sdk", name)))
     folders += [f"examples/{example}"] if example else []
@@ -99,7 +117,7 @@ def _from_dockerfile(what: str, name: str, example: str = "") -> Image:
             dockerfile=CHECKOUT / "Dockerfile",
             context=CHECKOUT,
             arguments={"BASE": f"docker-archive:{below.archive}", "PART": name, "EXAMPLE": example},
-            target="example" if example else "",
+            target=target,
             mounts={Path("/etc/pip.conf"): folder / "pip.conf", **{path: path for path in settings.files()}},
         )
         builder.image(tag, recipe, archive)

@@ -125,8 +125,8 @@ class SparkTemplate(SpecModel):
     """Template of the SparkApplications."""
 
     spec: dict[str, Any] = Field(
-        description="The spec of each SparkApplication. The driver's pod template in it gets the sidecar; everything else is passed on "
-        "unchanged."
+        description="The spec of each SparkApplication. The driver's pod template in it gets the sidecar, and a restart policy of "
+        "sparkoperator.k8s.io the seconds between attempts if it has none; everything else is passed on unchanged."
     )
 
 

@@ -20,6 +20,10 @@ BOTH = (KUBEFLOW, APACHE)
 LABELS = {"rota.dev/consumer-group-uid": UID, "rota.dev/consumer-group": "orders"}
 
 
+# Of a restart policy of Kubeflow's kind.
+INTERVALS = ("onFailureRetryInterval", "onSubmissionFailureRetryInterval")
+
+
 def rendered(api_version: str, number: int = 0, **spec: Any) -> Any:  # noqa: ANN401  an object as it is written
     one = wanted(api_version, **spec)
     return application(one, rendering(one), application_name("orders", number))
@@ -36,6 +40,9 @@ def test_the_template_stays_as_it_is_but_for_the_drivers_pod_template(api_versio
     part, name = KINDS[api_version].driver_template
     left = copy.deepcopy(found["spec"])
     del left[part][name]
+    # Here without the defaults.
+    for field in INTERVALS:
+        left.get("restartPolicy", {}).pop(field, None)
     assert {field: value for field, value in left.items() if value} == TEMPLATES[api_version]
     assert found["metadata"] == {
         "name": "orders-0",
@@ -63,6 +70,25 @@ def test_the_sidecar_is_an_init_container_that_stays(api_version: str) -> None:
     assert mounted == {each["name"] for each in driver["spec"]["volumes"]}
     assert driver["metadata"]["labels"] == {**LABELS, APPLICATION_LABEL: "orders-0"}
     assert driver["spec"]["terminationGracePeriodSeconds"] == 60
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_a_restart_policy_of_kubeflows_kind_has_the_intervals_that_its_webhook_sets(policy: str) -> None:
+    """Without an interval it never does: its state stays FAILING."""
+    given = template(KUBEFLOW, restartPolicy={"type": policy, "onFailureRetryInterval": 20}, mode=None)
+    spec = rendered(KUBEFLOW, given=given)["spec"]
+    assert spec["restartPolicy"] == {
+        "type": policy,
+        "onFailureRetryInterval": 20,
+        "onSubmissionFailureRetryInterval": 5,
+    }
+    assert spec["mode"] == "cluster"
+
+
+@pytest.mark.parametrize("policy", [None, {"type": "Never"}])
+def test_a_template_that_restarts_no_driver_gets_no_intervals(policy: Any) -> None:  # noqa: ANN401  JSON
+    spec = rendered(KUBEFLOW, given=template(KUBEFLOW, restartPolicy=policy))["spec"]
+    assert spec.get("restartPolicy") == policy
 
 
 def test_kubeflows_traps_stay_empty() -> None:

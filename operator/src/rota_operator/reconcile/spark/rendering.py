@@ -25,7 +25,7 @@ from rota_operator.reconcile.sidecar import (
     token_mount,
     volumes,
 )
-from rota_operator.reconcile.spark.kinds import KINDS, SPARK_KIND, SparkKind
+from rota_operator.reconcile.spark.kinds import KINDS, KUBEFLOW, SPARK_KIND, SparkKind
 from rota_operator.reconcile.target import DEFAULT_GRACE_S
 
 # On a SparkApplication: which rendering it was made from.
@@ -34,6 +34,11 @@ TEMPLATE_ANNOTATION = "rota.dev/template-hash"
 APPLICATION_LABEL = "rota.dev/spark-application"
 # Spark's own name of the driver's container. Of a pod template without it, Spark takes the first container.
 DRIVER_CONTAINER = "spark-kubernetes-driver"
+
+
+# Restart policies of Kubeflow's kind that start another driver, and seconds between its attempts.
+RESTARTING = ("Always", "OnFailure")
+RETRY_INTERVALS = {"onFailureRetryInterval": 5, "onSubmissionFailureRetryInterval": 5}
 
 
 class Rendering(NamedTuple):
@@ -50,6 +55,8 @@ def rendering(wanted: SidecarSpec) -> Rendering:
     spark = wanted.group.spec.spark
     assert spark.template is not None, "an enabled group has a template"
     kind, spec = KINDS[spark.api_version], copy.deepcopy(spark.template.spec)
+    if kind.api_version == KUBEFLOW:
+        spec = _with_defaults(spec)
     _put(spec, kind.driver_template, _driver_template(wanted, _at(spec, kind.driver_template)))
     text = json.dumps(spec, sort_keys=True)
     return Rendering(kind, spec, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH])
@@ -80,6 +87,19 @@ def application(wanted: SidecarSpec, rendered: Rendering, name: str) -> Part:
 def application_name(group: str, number: int) -> str:
     """Return the name of a group's application."""
     return f"{group}-{number}"
+
+
+def _with_defaults(spec: Part) -> Part:
+    """
+    Return a spec with the defaults of Kubeflow's webhook that its Spark operator needs.
+
+    Without an interval it never restarts a driver that has failed, and without a mode it submits nothing; a cluster without the webhook
+    sets neither.
+    """
+    policy = spec.get("restartPolicy")
+    if isinstance(policy, Mapping) and policy.get("type") in RESTARTING:
+        spec = {**spec, "restartPolicy": {**RETRY_INTERVALS, **policy}}
+    return {"mode": "cluster", **spec}
 
 
 def _driver_template(wanted: SidecarSpec, template: Mapping[str, Any]) -> Part:

@@ -5,6 +5,7 @@ A test without the mark of a tier belongs to `unit`, so that `-m unit` means "al
 a mark on every small test.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
@@ -98,9 +99,7 @@ class Share:
             if is_waiting and _is_paired(item):
                 # The last of the other tests is torn down; outside of any test, no time limit counts.
                 is_waiting = False
-                flock(self._others, LOCK_UN)
-                flock(self._others, LOCK_EX)
-                flock(self._others, LOCK_UN)
+                self._wait_for_others()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
@@ -108,6 +107,14 @@ class Share:
                 raise session.Interrupted(session.shouldstop)
             item = following
         return True
+
+    def _wait_for_others(self) -> None:
+        # Collections while a test is timed are as short as in a new process.
+        gc.collect()
+        gc.freeze()
+        flock(self._others, LOCK_UN)
+        flock(self._others, LOCK_EX)
+        flock(self._others, LOCK_UN)
 
     def pytest_unconfigure(self) -> None:
         """Let those go on that wait for the tests of this process."""

@@ -109,6 +109,12 @@ class Operator:
     orders: SuccessionOrders
     warnings: list[str]
 
+    def take_office(self, former: "Operator") -> "Operator":
+        """Order what the former operator was to order."""
+        for key, wanted in former.orders._wanted.items():
+            self.orders.offer(key, RESOURCE, wanted.pool)
+        return self
+
     async def look(self, times: int = 3) -> None:
         """Receive a report of each sidecar, look, and let the orders be answered."""
         for _ in range(times):
@@ -179,6 +185,30 @@ def test_a_membership_passes_to_the_pod_that_replaces_its_own() -> None:
         world.end("a")
         await operator.look()
         assert world.members["d"].awaits_join, "nobody joins: as many are members as are wanted"
+
+    played(story)
+
+
+def test_a_membership_passes_on_from_its_successor_while_the_first_pod_is_still_heard() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        operator = await settled(world, life, "a", "b")
+        world.delete("a")
+        world.start("c")
+        await operator.look()
+        world.give_up("a")
+        await operator.look()
+        world.delete("c")
+        world.start("d")
+        await operator.look()
+        world.give_up("c")
+        await operator.look()
+        assert world.done[2:] == [("c", "hands over to d"), ("d", "takes id-a over")]
+        world.end("c")
+        await operator.look()
+        assert world.done[4:] == [], "what the first pod still reports is over"
+        # The next leader knows nothing of c.
+        await life().take_office(operator).look()
+        assert world.done[4:] == []
 
     played(story)
 

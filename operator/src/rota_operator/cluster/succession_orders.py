@@ -70,6 +70,8 @@ class Passed(NamedTuple):
 
 
 PodKey = tuple[Key, Holder]
+# Group, member id and successor: a membership that was taken over may be given up again.
+PassKey = tuple[Key, str, str]
 
 
 class SuccessionOrders:
@@ -88,10 +90,9 @@ class SuccessionOrders:
         self._reported: dict[PodKey, LastReport] = {}
         # When a pod was seen first, of those that have not reported.
         self._seen_s: dict[PodKey, float] = {}
-        # By group and member id.
-        self._passed: dict[tuple[Key, str], Passed] = {}
+        self._passed: dict[PassKey, Passed] = {}
         # Those that their successors have answered.
-        self._arrived: set[tuple[Key, str]] = set()
+        self._arrived: set[PassKey] = set()
         # Orders that are not answered yet.
         self._under_way: dict[PodKey, Order] = {}
         # The last problem of each group, which is logged once.
@@ -126,10 +127,9 @@ class SuccessionOrders:
         self._reported[pod] = LastReport(member, now_s, since_s, join_since_s)
         if member.HasField("given_up_membership"):
             given_up = member.given_up_membership
-            self._passed[pod[0], given_up.membership.member_id] = Passed(given_up, now_s)
-        passed = self._passed.get((pod[0], member.member_id))
-        if passed is not None and passed.given_up.successor == pod[1].pod:
-            self._arrived.add((pod[0], member.member_id))
+            self._passed[pod[0], given_up.membership.member_id, given_up.successor] = Passed(given_up, now_s)
+        if (own := (pod[0], member.member_id, pod[1].pod)) in self._passed:
+            self._arrived.add(own)
         if known is None or content_of(known.member) != content_of(member):
             self._news.set()
 
@@ -188,9 +188,9 @@ class SuccessionOrders:
     def _given_up(self, key: Key) -> Sequence[GivenUp]:
         """Return the memberships that have not arrived."""
         return [
-            GivenUp(member_id, each.given_up.successor)
-            for (of, member_id), each in self._passed.items()
-            if of == key and (of, member_id) not in self._arrived
+            GivenUp(member_id, successor)
+            for (of, member_id, successor) in self._passed
+            if of == key and (of, member_id, successor) not in self._arrived
         ]
 
     async def _pods(self, key: Key, wanted: Wanted, connected: Collection[Holder]) -> Sequence[PodState]:
@@ -250,8 +250,10 @@ class SuccessionOrders:
         if answer.error:
             self._warn(f"{principal.sidecar.pod} of {principal.group} refuses an order: {answer.error}")
             return
-        if isinstance(order, TakeOver | RemoveMember):
-            self._arrived.add((key, order.member_id))
+        if isinstance(order, TakeOver):
+            self._arrived.add((key, order.member_id, order.pod.pod))
+        if isinstance(order, RemoveMember):
+            self._arrived.update(each for each in self._passed if each[:2] == (key, order.member_id))
         self._news.set()
 
     def _message(self, key: Key, order: Order) -> pb.SidecarOrder:
@@ -265,10 +267,9 @@ class SuccessionOrders:
                 return pb.SidecarOrder(hand_over=pb.HandOver(successor=successor.pod))
             case RemoveMember(member_id=member_id):
                 return pb.SidecarOrder(remove_instances=pb.RemoveInstances(member_ids=[member_id]))
-            case TakeOver(member_id=member_id):
-                given_up = self._passed[key, member_id].given_up
-                membership, successor_name = given_up.membership, given_up.successor
-                take_over = pb.TakeOver(membership=membership, successor=successor_name)
+            case TakeOver(pod=pod, member_id=member_id):
+                given_up = self._passed[key, member_id, pod.pod].given_up
+                take_over = pb.TakeOver(membership=given_up.membership, successor=given_up.successor)
                 return pb.SidecarOrder(take_over=take_over)
 
     def _forget_reports(self, connected: Mapping[Key, Mapping[Holder, Principal]]) -> None:

@@ -108,6 +108,9 @@ def orders(pool: MemberPool, pods: Sequence[PodState], given_up: Sequence[GivenU
     known may be a member, so none joins for it; and it may be about to wait for a membership, so none is told that no successor comes.
     """
     by_name = {each.holder.pod: each for each in pods}
+    in_use = {each.member_id for each in pods if each.is_connected}
+    # A pod may go on to report what its successor has taken over, and has given up itself since.
+    given_up = [each for each in given_up if each.member_id not in in_use]
     take_overs = list(_take_overs(by_name, given_up))
     handing_over = [each for each in pods if _is_handing_over(each)]
     named = [*(each.successor for each in given_up), *(each.successor for each in handing_over)]
@@ -136,7 +139,7 @@ def _take_overs(by_name: Mapping[str, PodState], given_up: Sequence[GivenUp]) ->
     ordered: set[str] = set()
     for each in given_up:
         pod = by_name.get(each.successor)
-        if pod is None or not pod.is_connected or pod.member_id == each.member_id:
+        if pod is None or not pod.is_connected or pod.has_given_up:
             continue
         if each.successor not in ordered:
             ordered.add(each.successor)

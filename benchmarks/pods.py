@@ -32,7 +32,6 @@ from tests.support import rota_images
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.cluster import remove_leftovers, running
 from tests.support.cluster.fixtures import deploy_rota, serve_consumer_groups
-from tests.support.cluster.prepared import prepare
 from tests.support.workdir import workdir
 
 REPLICAS = 6
@@ -183,7 +182,7 @@ def main() -> None:
     with (
         workdir("pods-benchmark") as folder,
         workdir("cluster", abandoned=remove_leftovers) as cluster_folder,
-        running(cluster_folder, prepare(*rota_images.prepare().values())) as cluster,
+        running(cluster_folder, rota_images.nodes()) as cluster,
         serving_both(cluster, folder) as engines,
     ):
         serve_consumer_groups(cluster)

@@ -133,7 +133,7 @@ def test_a_group_has_its_applications_scaled_and_replaced_one_drained_after_the_
     # Without its definition, then with it.
     apply_group(shop, "orders", KUBEFLOW)
     assert "install their Spark operator" in shop.wait_ready_reason("orders", "SparkNotInstalled")
-    shop.cluster.kubectl("apply", "--server-side", "--filename", str(SPARK_OPERATOR.fetched()))
+    shop.cluster.kubectl("apply", "--server-side", "--filename", str(SPARK_OPERATOR.first()))
     shop.cluster.wait_served("sparkapplications.sparkoperator.k8s.io")
     until("the applications are created", lambda: sorted(spark.applications()) == names)
     group_uid = shop.get("consumergroup/orders")["metadata"]["uid"]

@@ -25,6 +25,10 @@ class Definitions(NamedTuple):
         key = cache.key_of(self.module, self.sum, *self.files)
         return cache.build_once(self.name, key, self._fetch)
 
+    def first(self) -> Path:
+        """The first one of them alone."""
+        return self.fetched() / self.files[0]
+
     def _fetch(self, folder: Path) -> None:
         if shutil.which("go") is None:
             raise Unavailable(
@@ -70,5 +74,9 @@ SPARK_OPERATOR = Definitions(
     "github.com/kubeflow/spark-operator/v2@v2.5.2",
     "h1:6nX2UhwSfnYi1mtwczgFfJTMeLSL/1ajTvkFe8R7Vdc=",
     "config/crd/bases",
-    ("sparkoperator.k8s.io_sparkapplications.yaml",),
+    (
+        "sparkoperator.k8s.io_sparkapplications.yaml",
+        "sparkoperator.k8s.io_scheduledsparkapplications.yaml",
+        "sparkoperator.k8s.io_sparkconnects.yaml",
+    ),
 )

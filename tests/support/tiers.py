@@ -66,7 +66,7 @@ TIERS = (
     Tier("api_server", ("certificates", "cluster", "helm", "kafka"), processes=3),
     Tier(
         "cluster",
-        ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images"),
+        ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images", "spark_operator"),
         processes=3,
     ),
     Tier("spark", ("kafka", "postgres", "spark")),

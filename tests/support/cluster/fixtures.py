@@ -24,8 +24,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     Where a test needs Rota's images, the nodes have them from their start.
     """
     needs_images = any("rota_cluster" in getattr(item, "fixturenames", ()) for item in request.session.items)
-    images = rota_images.prepare().values() if needs_images else ()
-    prepared = prepare(*images)
+    prepared = rota_images.nodes() if needs_images else prepare()
     with workdir("cluster", abandoned=remove_leftovers) as folder, running(folder, prepared) as started:
         yield started
 

@@ -39,7 +39,7 @@ class Machinery:
 
 def prepare() -> Machinery:
     """Build and unpack what is not there yet: about 6 minutes on a machine that never built Kubernetes."""
-    go = _go()
+    go = go_version()
     return Machinery(
         kube=_build(go, "kube", _sources(HERE / "kube"), _kubernetes_version()),
         reaper=_build(go, "reaper", _sources(HERE / "reaper"), ""),
@@ -71,7 +71,7 @@ def _kubernetes_version() -> str:
     return f"-X {package}.gitVersion={KUBERNETES} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
 
 
-def _go() -> str:
+def go_version() -> str:
     """Version string of the Go compiler; builds of different compilers are kept apart."""
     wanted = ".".join(map(str, GO_NEEDED))
     if shutil.which("go") is None:

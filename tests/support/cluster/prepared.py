@@ -7,6 +7,7 @@ cluster; costs nothing when all of it is there.
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.support.cluster import images, machinery, runtime
@@ -28,18 +29,18 @@ class Prepared:
     """What a node's containerd begins with: both images, and others."""
 
 
-def prepare(*others: Image) -> Prepared:
+def prepare(*others: Image, below: Sequence[Image] = ()) -> Prepared:
     """
     Build what is missing; raises Unavailable where there can be no cluster.
 
-    `others` are images that every node has from its start.
+    `others` are images that every node has from its start; so are those `below` them, which are not unpacked again when others change.
     """
     check_machine()
     programs = machinery.prepare()
     pause, base = images.pause(programs.reaper), images.base()
     store = runtime.prepare(programs, pause, (pause, base))
-    if others:
-        store = runtime.prepare(programs, pause, others, store)
+    for layer in filter(None, (below, others)):
+        store = runtime.prepare(programs, pause, layer, store)
     return Prepared(programs, pause, base, store)
 
 

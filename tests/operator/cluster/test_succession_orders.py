@@ -189,7 +189,7 @@ def test_a_membership_passes_to_the_pod_that_replaces_its_own() -> None:
     played(story)
 
 
-def test_a_membership_passes_on_from_its_successor_while_the_first_pod_is_still_heard() -> None:
+def test_a_membership_passes_on_from_its_successor_while_the_first_pod_still_reports() -> None:
     async def story(world: World, life: Callable[[], Operator]) -> None:
         operator = await settled(world, life, "a", "b")
         world.delete("a")

@@ -57,6 +57,11 @@ def gave_up(name: str) -> PodState:
     )
 
 
+def connecting(name: str) -> PodState:
+    """A pod whose sidecar does not know yet whether it waits."""
+    return PodState(holder(name), name, is_connected=True)
+
+
 def unheard(name: str, silent_ms: int = 0) -> PodState:
     return PodState(holder(name), name, is_connected=False, silent_ms=silent_ms)
 
@@ -94,6 +99,8 @@ CASES = {
         [A_TO_C, HandOver(holder("b"), None)],
     ),
     "it waits for one that starts": (2, [ending("a", 9_000), member("b"), unheard("c")], []),
+    "and for one that has just connected": (2, [ending("a", 9_000), member("b"), connecting("c")], []),
+    "for which none joins": (2, [member("b"), connecting("c"), waiting("d")], []),
     "and for one without an application": (2, [ending("a", 9_000), member("b"), waiting("c", is_ready=False)], []),
     "and for one that its controller is to create": (2, [ending("a", REPLACEMENT_MS - 1), member("b")], []),
     "but not for ever": (2, [ending("a", REPLACEMENT_MS), member("b")], [A_ALONE]),

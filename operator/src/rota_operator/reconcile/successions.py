@@ -209,8 +209,8 @@ def _may_come(pod: PodState) -> bool:
     """Return whether a pod may soon wait for a membership: it starts, or has no application yet."""
     if pod.is_leaving:
         return False
-    if pod.is_connected:
-        return pod.awaits_join and not pod.is_ready
+    if pod.is_connected and pod.awaits_join:
+        return not pod.is_ready
     return not pod.member_id and not pod.has_given_up
 
 
@@ -219,13 +219,14 @@ def _stays(pool: MemberPool, pod: PodState) -> bool:
     if pod.is_leaving or not pod.is_running or pod.has_given_up:
         return False
     if pod.is_connected:
-        return not pod.awaits_join and pod.awaits_successor_ms is None
+        # A sidecar that has just connected is no member, and does not know yet whether it waits.
+        return bool(pod.member_id) and not pod.awaits_join and pod.awaits_successor_ms is None
     return bool(pod.member_id) and pod.silent_ms <= pool.silence_ms_max
 
 
 def _may_stay(pool: MemberPool, pod: PodState) -> bool:
-    """Return whether a pod that is not heard may have joined by itself, and stays."""
-    if pod.is_leaving or not pod.is_running or pod.has_given_up or pod.is_connected:
+    """Return whether a pod that is not heard, or has just connected, may have joined by itself, and stays."""
+    if pod.is_leaving or not pod.is_running or pod.has_given_up or pod.awaits_join:
         return False
     return not pod.member_id and pod.silent_ms <= pool.silence_ms_max
 

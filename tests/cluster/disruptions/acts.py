@@ -26,12 +26,14 @@ def begin(story: Story) -> Acts:
     """Wait until the group runs."""
     yield story.ready()
     yield story.settled()
+    yield story.identified()
 
 
 def again(story: Story, gone: Sequence[str]) -> Acts:
     """Wait until pods without these UIDs share the partitions, and commit."""
     yield story.ready(without=gone)
     yield story.settled()
+    yield story.identified()
     yield story.caught_up()
 
 

@@ -155,6 +155,17 @@ class Story:
 
         return Wait(f"{self.setting.namespace}: equal shares", holds)
 
+    def identified(self) -> Wait:
+        """Wait until it is known which member each pod is: a dynamic one of a Deployment is succeeded by other pods in its generation."""
+
+        def holds() -> bool:
+            self.note_instances()
+            return self.pods().keys() <= self._instances.keys()
+
+        if self.setting.is_static or not self.setting.is_adopted or self.setting.kind != "Deployment":
+            return Wait("nothing", lambda: True)
+        return self.looks(f"{self.setting.namespace}: the members in the group's status", holds)
+
     def caught_up(self) -> Wait:
         """Wait until all that has been produced by now is committed."""
         ends = self.source.ends

@@ -16,6 +16,7 @@ from tests.api_server.pod_sidecars import start_sidecar
 from tests.support.processes import Process
 
 STOP_S = 60
+READY = {"type": "Ready", "status": "True"}
 
 
 class SparkOperator:
@@ -89,7 +90,7 @@ class SparkOperator:
             "spec": {**given["spec"], "containers": containers},
         }
         self._shop.kubectl("create", "--filename", "-", input=json.dumps(pod))
-        self._patch(f"pod/{name}", {"status": {"phase": "Running"}})
+        self._patch(f"pod/{name}", {"status": {"phase": "Running", "conditions": [READY]}})
         return self._shop.get(f"pod/{name}")
 
     def _patch(self, resource: str, changes: Any) -> None:  # noqa: ANN401  a merge patch

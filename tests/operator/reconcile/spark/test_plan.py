@@ -27,11 +27,15 @@ def world(api_version: str = KUBEFLOW, /, **spec: Any) -> World:  # noqa: ANN401
     return World(spark_group(api_version, **spec), {})
 
 
-def run(found: World) -> None:
-    """Every application runs, with a driver."""
+def run(found: World, unready: str = "") -> None:
+    """Every application runs, with a driver whose pod is ready, but for one."""
     for each in found.applications.values():
         each["status"] = RUNNING[each["apiVersion"]]
     found.drivers = tuple(driver(each) for each in found.applications)
+    for pod in found.drivers:
+        pod["status"]["conditions"] = [
+            {"type": "Ready", "status": str(pod["metadata"]["name"] != f"{unready}-driver")}
+        ]
 
 
 def driver(application: str, **metadata: Any) -> Any:  # noqa: ANN401  a pod
@@ -39,7 +43,7 @@ def driver(application: str, **metadata: Any) -> Any:  # noqa: ANN401  a pod
     labels = {"rota.dev/spark-application": application}
     return {
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels, **metadata},
-        "status": {"phase": "Running"},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 
@@ -114,6 +118,9 @@ def test_a_change_of_the_template_replaces_one_drained_application_after_the_oth
             assert remarks(found.plan())["ApplicationsChanging"] == (
                 f"{2 - number} of 3 SparkApplications have the former template; waiting for {name}"
             )
+            assert kinds(found.reconcile()) == ["Configure"]
+            # Its Spark operator calls it running, and its query is not attached.
+            run(found, unready=name)
             assert kinds(found.reconcile()) == ["Configure"]
         run(found)
     assert kinds(found.plan()) == ["Configure"]

@@ -31,6 +31,7 @@ DRIVERS: dict[str, tuple[Driver | None, list[type[Step]]]] = {
     "drains": (Driver("d", "u", ORDERED), []),
     "drained": (Driver("d", "u", DRAINED), [Delete]),
     "drain failed": (Driver("d", "u", FAILED), [Delete]),
+    "not ready": (Driver("d", "u", is_ready=False), [Drain]),
 }
 
 
@@ -86,7 +87,8 @@ def test_a_rollout_waits_for_each_application_that_is_not_settled(
     """Beside an outdated application that runs: whether it is replaced now."""
     other = SeenApplication(0, stage, is_current, is_leaving, DRIVERS[known][0])
     found = next_steps(2, [other, seen(1, is_current=False)])
-    waits = is_leaving or (is_current and stage not in SETTLED)
+    has_begun = known not in ("no driver", "not ready") if stage is Stage.RUNNING else stage in SETTLED
+    waits = is_leaving or (is_current and not has_begun)
     assert (found.waits_for == 0) is waits
     if waits:
         assert found.steps == ()
@@ -163,8 +165,13 @@ class SparkOperator:
             if each.is_leaving:
                 del self.found[number]
             elif each.stage is Stage.STARTING:
-                driver = Driver(f"d-{number}", f"u-{number}") if started is Stage.RUNNING else None
+                driver = (
+                    Driver(f"d-{number}", f"u-{number}", is_ready=False) if started is Stage.RUNNING else None
+                )
                 self.found[number] = replace(each, stage=started, driver=driver)
+            elif each.driver is not None and not each.driver.is_ready:
+                assert sum(other.is_leaving for other in before.values()) == 0, "the rollout waits"
+                self.found[number] = replace(each, driver=replace(each.driver, is_ready=True))
             elif each.driver is not None and each.driver.drain == ORDERED:
                 self.found[number] = replace(each, driver=replace(each.driver, drain=DRAINED))
         return self.found != before

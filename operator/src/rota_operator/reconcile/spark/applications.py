@@ -146,14 +146,20 @@ def _seen(spark: SparkObjects, found: Mapping[int, Object], template_hash: str) 
     for number, each in found.items():
         metadata = each["metadata"]
         pod = driver_of(spark, metadata["name"])
-        uid = "" if pod is None else pod["metadata"]["uid"]
         yield SeenApplication(
             number,
             state_of(each).stage,
             is_current=(metadata.get("annotations") or {}).get(TEMPLATE_ANNOTATION) == template_hash,
             is_leaving="deletionTimestamp" in metadata,
-            driver=None if pod is None else Driver(pod["metadata"]["name"], uid, spark.drains.get(uid)),
+            driver=None if pod is None else _driver(spark, pod),
         )
+
+
+def _driver(spark: SparkObjects, pod: Object) -> Driver:
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    conditions = pod["status"].get("conditions") or ()
+    is_ready = any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+    return Driver(name, uid, spark.drains.get(uid), is_ready)
 
 
 def _action(

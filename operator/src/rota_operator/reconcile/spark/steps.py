@@ -7,7 +7,8 @@ Decides the next step of a group's SparkApplications: of their number, and of th
 
 An application is deleted only after its driver's sidecar has answered the drain: the batch in flight ends while its executors are there.
 A drain that fails, or a driver without a sidecar, delays nothing: its records in flight are delivered again. A rollout waits while an
-application of the new template has not run yet, so that a template that does not work costs one application and no more.
+application of the new template has not run yet, so that a template that does not work costs one application and no more. It runs when its
+driver's pod is ready: a Spark operator calls it running some ten seconds before its query is attached, or the program fails.
 
 `next_steps` keeps nothing: it is asked again after each change of what is seen, and equal inputs give equal steps.
 """
@@ -21,8 +22,8 @@ from rota_operator.spec.workload import Spark
 
 # Applications of one group; more partitions for each are asked for instead.
 APPLICATIONS_MAX = 100
-# An application of the new template that is in one of these does not stop a rollout.
-SETTLED = (Stage.RUNNING, Stage.COMPLETED, Stage.SUSPENDED)
+# An application of the new template that does not run stops no rollout in these.
+SETTLED = (Stage.COMPLETED, Stage.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Driver:
     uid: str
     # None: no drain is ordered.
     drain: DrainProgress | None = None
+    # Its query is attached to the sidecar.
+    is_ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,12 @@ def next_steps(wanted: int, applications: Sequence[SeenApplication]) -> Steps:
 
 
 def _is_unsettled(application: SeenApplication) -> bool:
-    return application.is_current and application.stage not in SETTLED
+    """Return whether an application of the new template has not shown yet that the template works."""
+    if not application.is_current:
+        return False
+    if application.stage is Stage.RUNNING:
+        return application.driver is None or not application.driver.is_ready
+    return application.stage not in SETTLED
 
 
 def _next_outdated(kept: Sequence[SeenApplication]) -> SeenApplication:

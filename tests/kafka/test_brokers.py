@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.process import command
 from tests.support.kafka.fixtures import StartKafka
+from tests.support.processes import wait_for
 from tests.support.workdir import sweep
 
 pytestmark = pytest.mark.kafka
@@ -27,7 +28,12 @@ def test_three_nodes_lose_one_and_take_it_back(start_kafka: StartKafka, unique_n
     assert producer.flush(TIMEOUT_S) == 0, "two of three copies are enough"
 
     kafka.broker(2).start()
-    assert sorted(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3]
+    # It answers before the others know it again.
+    wait_for(
+        "all three are known",
+        lambda: sorted(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3],
+        within_s=TIMEOUT_S,
+    )
 
 
 def test_command_ends_cleanly_when_asked(tmp_path: Path) -> None:

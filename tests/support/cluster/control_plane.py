@@ -7,6 +7,7 @@ are reached from pods.
 
 import json
 import ssl
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -51,7 +52,10 @@ class ControlPlane:
             try:
                 with urllib.request.urlopen(f"{server}/readyz", context=trust, timeout=5) as answer:
                     return bool(answer.status == 200)
-            except OSError:  # nobody listens yet, or it says that it is not ready
+            except urllib.error.HTTPError as refused:  # it says that it is not ready
+                refused.close()
+                return False
+            except OSError:  # nobody listens yet
                 return False
 
         self._apiserver.wait_until(ready, within_s=READY_WITHIN_S)

@@ -110,7 +110,10 @@ class Prometheus:
     def _is_ready(self) -> bool:
         try:
             _direct.open(f"{self.url}/-/ready", timeout=REQUEST_S).close()
-        except OSError:  # nobody listens yet, or it says 503: not ready
+        except urllib.error.HTTPError as refused:  # it says that it is not ready
+            refused.close()
+            return False
+        except OSError:  # nobody listens yet
             return False
         return True
 

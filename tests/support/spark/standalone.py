@@ -6,6 +6,7 @@ A standalone Spark cluster: a master and workers on this machine, and jobs submi
 
 import json
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -136,6 +137,9 @@ class Spark:
                 if answer.headers.get_content_subtype() != "json":
                     return None  # its pages come one after the other, and the first one answers for all
                 state = json.load(answer)
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            return None
         except OSError:
             return None
         return int(state["aliveworkers"]) if state["status"] == "ALIVE" else None

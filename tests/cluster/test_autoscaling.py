@@ -7,7 +7,8 @@ The operator runs in the cluster; coordinator and broker are reachable from pods
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,10 +17,10 @@ from tests.cluster.disruptions.lives import Lives
 from tests.cluster.disruptions.story import Setting
 from tests.cluster.disruptions.workloads import (
     APPLICATION,
-    Engines,
     event_folders,
     group,
-    serving_both,
+    serving_kafka,
+    serving_rota,
     workload,
 )
 from tests.cluster.replaced_certificates import FLEET_PORT
@@ -27,7 +28,8 @@ from tests.support.cluster import Cluster, images
 from tests.support.load import Load
 from tests.support.processes import wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+SUITE = "autoscaling-pods"
+pytestmark = [pytest.mark.cluster, pytest.mark.soak(SUITE), pytest.mark.timeout(600)]
 
 WITHIN_S, POLL_S = 120, 0.5
 PARTITIONS = 4
@@ -97,13 +99,6 @@ class Scaled(NamedTuple):
         return [each["message"] for each in found if each["reason"] == reason]
 
 
-@pytest.fixture(scope="module")
-def engines(rota_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
-    """Both, reachable from pods and from here."""
-    with serving_both(rota_cluster, tmp_path_factory.mktemp("coordinator")) as found:
-        yield found
-
-
 @contextmanager
 def running(cluster: Cluster, setting: Setting) -> Iterator[Scaled]:
     """The group with one pod, which is a member."""
@@ -125,17 +120,23 @@ def running(cluster: Cluster, setting: Setting) -> Iterator[Scaled]:
     cluster.kubectl("delete", "namespace", setting.namespace, "--wait=false")
 
 
-@pytest.mark.parametrize(("kind", "engine"), [("Deployment", "rota"), ("StatefulSet", "kafka")])
+@pytest.mark.parametrize(
+    ("kind", "engine"),
+    [
+        ("Deployment", "rota"),
+        pytest.param("StatefulSet", "kafka", marks=pytest.mark.soak(SUITE, only=True)),
+    ],
+)
 def test_pods_follow_the_load_and_are_drained_before_they_go(
-    rota_cluster: Cluster, engines: Engines, kind: str, engine: str, report: list[str]
+    rota_cluster: Cluster, tmp_path: Path, kind: str, engine: str, report: list[str]
 ) -> None:
     began = time.monotonic()  # noqa: TID251  a measurement
-    servers = {"rota": (engines.rota, engines.rota_servers), "kafka": (engines.kafka, engines.kafka_servers)}
-    setting = Setting(f"scaled-{engine}", kind, *servers[engine], replicas=1, work_ms=WORK_MS)
-    with (
-        running(rota_cluster, setting) as scaled,
-        Load(scaled.send, CALM) as load,
-    ):
+    with ExitStack() as stack:
+        serving = serving_kafka(rota_cluster) if engine == "kafka" else serving_rota(rota_cluster, tmp_path)
+        backend, servers = stack.enter_context(serving)
+        setting = Setting(f"scaled-{engine}", kind, backend, servers, replicas=1, work_ms=WORK_MS)
+        scaled = stack.enter_context(running(rota_cluster, setting))
+        load = stack.enter_context(Load(scaled.send, CALM))
         scaled.until("one pod keeps up", lambda: len(scaled.done) > 2 * CALM)
         assert scaled.replicas == 1
         generations = [scaled.generation]

@@ -25,8 +25,11 @@ from tests.support import rota_images
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import only_row
 
+SUITE = "spark-pods"
 # The first of them starts the cluster, and waits for Rota's parts, a Spark operator and Spark.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.soak(SUITE), pytest.mark.timeout(900)]
+# What starts driver after driver: minutes of two cores.
+long = pytest.mark.soak(SUITE, only=True)
 
 PAGES = ("/environment/", "/jobs/", "/stages/", "/SQL/", "/StreamingQuery/", "/api/v1/applications")
 PAGES_PORT, TIMEOUT_S = 4040, 60
@@ -108,6 +111,7 @@ def test_fewer_partitions_for_each_application_add_one(readers: Readers) -> None
     assert group.drivers()[0]["metadata"]["uid"] == uid
 
 
+@long
 def test_the_partitions_of_a_deleted_driver_move_until_its_successor_joins(readers: Readers) -> None:
     group = readers.group
     first, second = group.drivers()[0], group.drivers()[1]
@@ -124,6 +128,7 @@ def test_the_partitions_of_a_deleted_driver_move_until_its_successor_joins(reade
     assert drivers[1]["metadata"]["uid"] != second["metadata"]["uid"]
 
 
+@long
 def test_a_changed_template_replaces_one_application_after_the_other_and_repeats_nothing(
     readers: Readers,
 ) -> None:
@@ -153,6 +158,7 @@ def test_a_changed_template_replaces_one_application_after_the_other_and_repeats
     assert readers.last() > after
 
 
+@long
 def test_a_driver_that_ends_leaves_no_running_pod(readers: Readers) -> None:
     group = readers.group
     group.wait(

@@ -209,6 +209,20 @@ def test_a_module_that_cannot_be_read_fails_every_process(tmp_path: Path) -> Non
     assert "nothing_of_that_name" in done.stdout
 
 
+def test_what_is_for_soaks_only_runs_in_its_suite_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.soak('one')\ndef test_always(): pass\n"
+        "@pytest.mark.soak('one', only=True)\ndef test_long(): pass\n"
+    )
+    expected = {(): "1 passed", ("--soak", "one"): "2 passed", ("--soak", "two"): "2 deselected"}
+    for flags, outcome in expected.items():
+        done = subprocess.run(
+            command(tmp_path, *flags), cwd=REPO, capture_output=True, text=True, timeout=120
+        )
+        assert outcome in done.stdout
+
+
 def test_what_measures_speed_runs_last(tmp_path: Path) -> None:
     tier = tiers.Tier("kafka", processes=3, has_alone=True)
     assert [[(part.marks, *part.arguments) for part in group] for group in tiers.parts(tier, tmp_path)] == [

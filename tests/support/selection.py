@@ -62,10 +62,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     f"{item.nodeid} is in the tier {name}: write {mark_of(name)} in its module"
                 )
     suite = config.getoption("--soak")
-    if suite is not None:
+    if suite is None:
+        choose(config, items, [item for item in items if not _is_for_soaks_only(item)])
+    else:
         choose(
             config, items, [item for item in items if (suite,) in [m.args for m in item.iter_markers("soak")]]
         )
+
+
+def _is_for_soaks_only(item: pytest.Item) -> bool:
+    return any(mark.kwargs.get("only", False) for mark in item.iter_markers("soak"))
 
 
 class Share:

@@ -101,21 +101,28 @@ class Engines(NamedTuple):
 
 
 @contextmanager
+def serving_rota(cluster: Cluster, folder: Path) -> Iterator[tuple[RotaEngine, str]]:
+    """A coordinator with its log, in the cluster's network and on none of its nodes; and its address for pods."""
+    with serving(folder, COORDINATOR_FLAGS, network=cluster) as coordinator:
+        engine = RotaEngine(coordinator)
+        yield engine, f"rota://{coordinator.address_inside}"
+        engine.close()
+
+
+@contextmanager
+def serving_kafka(cluster: Cluster) -> Iterator[tuple[KafkaEngine, str]]:
+    """A broker, as the coordinator above."""
+    with kafka_running(network=cluster) as kafka:
+        engine = KafkaEngine(kafka)
+        yield engine, kafka.bootstrap_for_pods
+        engine.close()
+
+
+@contextmanager
 def serving_both(cluster: Cluster, folder: Path) -> Iterator[Engines]:
-    """A coordinator with its log and a broker, in the cluster's network and on none of its nodes."""
-    with (
-        serving(folder, COORDINATOR_FLAGS, network=cluster) as coordinator,
-        kafka_running(network=cluster) as kafka,
-    ):
-        found = Engines(
-            RotaEngine(coordinator),
-            f"rota://{coordinator.address_inside}",
-            KafkaEngine(kafka),
-            kafka.bootstrap_for_pods,
-        )
-        yield found
-        found.rota.close()
-        found.kafka.close()
+    """Both of them."""
+    with serving_rota(cluster, folder) as rota, serving_kafka(cluster) as kafka:
+        yield Engines(*rota, *kafka)
 
 
 def open_story(cluster: Cluster, setting: Setting, seed: int, *manifests: Manifest) -> Story:

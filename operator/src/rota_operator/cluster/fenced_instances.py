@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from rota_operator.cluster.instance_orders import holder_of
+from rota_operator.cluster.pod_orders import holder_of
 from rota_operator.cluster.queues import Key
 from rota_operator.cluster.settings_orders import ANSWER_S, ROUND_S, Fleet, key_of
 from rota_operator.fleet.principal import Principal

@@ -7,7 +7,6 @@ read, before a sidecar gets its order, so two leaders cannot give one instance t
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rota_operator.cluster.abandoned_instances import AbandonedInstances
@@ -15,9 +14,10 @@ from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError, Conflict
 from rota_operator.cluster.kinds import CONFIG_MAP, POD
 from rota_operator.cluster.perform import of_version, owned_by
+from rota_operator.cluster.pod_orders import connected_by_group, holder_of, send_orders
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.settings_orders import ANSWER_S, ROUND_S, Fleet, key_of
+from rota_operator.cluster.settings_orders import ANSWER_S, Fleet, key_of
 from rota_operator.fleet.principal import Principal
 from rota_operator.overview.description import Description
 from rota_operator.reconcile.actions import CLAIM_LABEL
@@ -155,21 +155,11 @@ class InstanceOrders:
 
     async def run(self) -> None:
         """Give out instances until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                self._news.clear()
-                for order in await self.look():
-                    tasks.create_task(order)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(ROUND_S):
-                        await self._news.wait()
+        await send_orders(self.look, self._news)
 
     async def look(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Look once at each group whose holders are not exactly its connected sidecars, or change; return the orders to send."""
-        connected: dict[Key, dict[Holder, Principal]] = {key: {} for key in self._wanted}
-        for each in self._fleet.connected:
-            if (key := key_of(each)) in connected:
-                connected[key][holder_of(each)] = each
+        connected = connected_by_group(self._fleet, self._wanted)
         self._forget_reports(connected)
         unwanted, self._unwanted = self._unwanted, {}
         ends = [
@@ -403,11 +393,6 @@ def is_at_rest(ledger: Ledger, pool: InstancePool, connected: Collection[Holder]
 def name_of(key: Key) -> str:
     """Return the name of the ConfigMap."""
     return f"rota-{key.name}-instances"
-
-
-def holder_of(principal: Principal) -> Holder:
-    """Return the pod of a sidecar."""
-    return Holder(principal.sidecar.pod, principal.uid)
 
 
 def ledger_of(config_map: Object) -> Ledger:

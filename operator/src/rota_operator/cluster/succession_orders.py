@@ -8,16 +8,16 @@ pod that gave a membership up reports it until it ends, to whichever operator le
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rota_operator.cluster.api import Api
 from rota_operator.cluster.errors import ApiError
-from rota_operator.cluster.instance_orders import ENDED, holder_of
+from rota_operator.cluster.instance_orders import ENDED
 from rota_operator.cluster.kinds import POD
+from rota_operator.cluster.pod_orders import connected_by_group, holder_of, send_orders
 from rota_operator.cluster.process_clocks import ProcessClocks
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.settings_orders import ANSWER_S, ROUND_S, Fleet, key_of
+from rota_operator.cluster.settings_orders import ANSWER_S, Fleet, key_of
 from rota_operator.fleet.principal import Principal
 from rota_operator.reconcile.actions import CLAIM_LABEL
 from rota_operator.reconcile.instances import Holder
@@ -135,21 +135,11 @@ class SuccessionOrders:
 
     async def run(self) -> None:
         """Send orders until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                self._news.clear()
-                for order in await self.look():
-                    tasks.create_task(order)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(ROUND_S):
-                        await self._news.wait()
+        await send_orders(self.look, self._news)
 
     async def look(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Look once at each group in which a pod waits, or is to take a membership over; return the orders to send."""
-        connected: dict[Key, dict[Holder, Principal]] = {key: {} for key in self._wanted}
-        for each in self._fleet.connected:
-            if (key := key_of(each)) in connected:
-                connected[key][holder_of(each)] = each
+        connected = connected_by_group(self._fleet, self._wanted)
         self._forget_reports(connected)
         looks = await asyncio.gather(*(self._look_at(key, found) for key, found in connected.items()))
         return [order for found in looks for order in found]

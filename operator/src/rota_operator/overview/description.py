@@ -24,7 +24,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """One member. `partitions` is empty unless the group is stable and the assignment readable."""
+    """Member as the engine describes it. `partitions` is empty unless the group is stable and the assignment readable."""
 
     member_id: str
     client_id: str

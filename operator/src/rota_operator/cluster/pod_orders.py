@@ -6,11 +6,10 @@ Called by `instance_orders` and `succession_orders`, which decide for static and
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.settings_orders import ROUND_S, Fleet, key_of
+from rota_operator.cluster.settings_orders import Fleet, key_of, news_or_round
 from rota_operator.fleet.principal import Principal
 from rota_operator.reconcile.instances import Holder
 
@@ -38,6 +37,4 @@ async def send_orders(
             news.clear()
             for order in await look():
                 tasks.create_task(order)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ROUND_S):
-                    await news.wait()
+            await news_or_round(news)

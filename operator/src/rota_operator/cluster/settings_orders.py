@@ -135,9 +135,7 @@ class SettingsOrders:
         while True:
             self._news.clear()
             await self.send()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ROUND_S):
-                    await self._news.wait()
+            await news_or_round(self._news)
 
     async def send(self) -> None:
         """Send the settings once to each connected sidecar that has not answered them, and suspension to the others."""
@@ -204,6 +202,13 @@ async def _in_batches(
     """Send orders, ORDERS_AT_A_TIME side by side."""
     for first in range(0, len(orders), ORDERS_AT_A_TIME):
         await asyncio.gather(*(send(*each) for each in orders[first : first + ORDERS_AT_A_TIME]))
+
+
+async def news_or_round(news: asyncio.Event) -> None:
+    """Return at news, and after a round without any."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ROUND_S):
+            await news.wait()
 
 
 def key_of(principal: Principal) -> Key:

@@ -33,6 +33,8 @@ FRAME_BYTES = 16_384
 WINDOW_BYTES = 65_535
 MESSAGE_BYTES = 4 * 1024 * 1024
 UNFINISHED_S = 2
+# Attackers have an address of their own, as another host would: the limits of strangers are those of an address.
+ATTACKERS_ADDRESS = "127.0.0.2"
 
 
 class Attacker(ExitStack):
@@ -45,7 +47,7 @@ class Attacker(ExitStack):
 
     def connect(self) -> Connection:
         """Connect without a word."""
-        return self.enter_context(Connection(self._address))
+        return self.enter_context(Connection(self._address, ATTACKERS_ADDRESS))
 
     def call(self, connection: Connection, method: str = HEARTBEAT) -> tuple[int, bytes]:
         """Begin a call with the token: its stream, and the frame to send."""

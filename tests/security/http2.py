@@ -56,9 +56,9 @@ def request_headers(method: str, token: str = "") -> bytes:
 class Connection:
     """One connection to a server; stream numbers are odd and rise by two."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, source: str = "") -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        self.socket = socket.create_connection((host, int(port)), WAIT_S, (source, 0))
         self._unread = b""
         self._next_stream = 1
 

@@ -70,6 +70,20 @@ def test_without_room_strangers_are_closed_oldest_first_and_admitted_connections
     assert closed(connections, received, 5, room=1).keys() == {peer(3, "10.0.0.3"), peer(4, "10.0.0.4")}
 
 
+def test_of_strangers_of_the_same_age_those_that_have_sent_nothing_go_first() -> None:
+    connections = Connections(LIMITS)
+    received = {peer(1): 80, peer(2): 0, peer(3): 80}
+    assert closed(connections, received).keys() == {peer(2)}
+
+
+def test_the_strangers_of_one_address_do_not_use_up_the_room_of_another() -> None:
+    connections = Connections(LIMITS)
+    closed(connections, {peer(1, "10.0.0.2"): 0}, 0)
+    flood = dict.fromkeys([peer(port) for port in range(1, 9)], 0)
+    found = closed(connections, {peer(1, "10.0.0.2"): 0, **flood}, 1, room=3)
+    assert found.keys() == {peer(port) for port in range(1, 7)}
+
+
 def test_one_principal_has_half_of_the_file_descriptors_at_most() -> None:
     connections = Connections(LIMITS)
     closed(connections, {}, room=4)

@@ -185,27 +185,33 @@ class Connections:
         )
 
     def _idle(self, now_s: float, room: int) -> Iterator[Closing]:
+        """
+        Yield strangers' connections: above the limit of their address, too old, then until there is room.
+
+        The oldest go first, and of those observed at the same time the ones that have sent nothing: a client's call may
+        have arrived and wait for its turn.
+        """
         strangers = sorted(
-            ((each.since_s, peer, each.address) for peer, each in self._open.items() if not each.identity)
+            (each.since_s, each.received_bytes > 0, peer, each.address)
+            for peer, each in self._open.items()
+            if not each.identity
         )
-        of_address = Counter(address for _, _, address in strangers)
-        excess = len(self._open) - room
-        for since_s, peer, address in strangers:
-            if excess > 0:
-                yield Closing(peer, "file descriptors are running out, and no call on it was admitted yet")
-            elif of_address[address] > self.limits.strangers_per_address:
-                most = self.limits.strangers_per_address
-                yield Closing(
-                    peer,
-                    f"its address has more than {most} such connections (limit strangers-per-address)",
-                )
-            elif now_s - since_s >= self.limits.stranger_seconds:
-                most = self.limits.stranger_seconds
-                yield Closing(peer, f"no call on it was admitted within {most} s (limit stranger-seconds)")
+        of_address = Counter(address for *_, address in strangers)
+        most, others = self.limits, []
+        for since_s, _, peer, address in strangers:
+            if of_address[address] > most.strangers_per_address:
+                limit = f"{most.strangers_per_address} such connections (limit strangers-per-address)"
+                yield Closing(peer, f"its address has more than {limit}")
+            elif now_s - since_s >= most.stranger_seconds:
+                limit = f"{most.stranger_seconds} s (limit stranger-seconds)"
+                yield Closing(peer, f"no call on it was admitted within {limit}")
             else:
+                others.append(peer)
                 continue
-            excess -= 1
             of_address[address] -= 1
+        excess = len(self._open) - (len(strangers) - len(others)) - room
+        for peer in others[: max(0, excess)]:
+            yield Closing(peer, "file descriptors are running out, and no call on it was admitted yet")
 
     def _unread(self) -> Iterator[Closing]:
         """

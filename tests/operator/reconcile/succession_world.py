@@ -27,6 +27,8 @@ class Sidecar:
     created: str
     is_ready: bool = False
     is_connected: bool = False
+    # The operator has said on this stream that it orders members to join.
+    is_configured: bool = False
     awaits_join: bool = False
     # Membership that it uses; empty: none.
     member_id: str = ""
@@ -79,23 +81,30 @@ class World:
     # Sidecars
 
     def connect(self, name: str) -> None:
-        """The sidecar's stream is opened, and the operator says that it orders members to join."""
+        """The sidecar's stream is opened: it reports, and does not know yet whether it is to wait."""
         sidecar = self.sidecars[name]
-        if not self.is_led:
-            return
-        sidecar.is_connected, sidecar.is_ready = True, True
-        sidecar.awaits_join = not sidecar.member_id and not sidecar.is_draining
-        self.report(sidecar)
+        if self.is_led and not sidecar.is_connected:
+            sidecar.is_connected, sidecar.is_ready = True, True
+            self.report(sidecar)
+
+    def configure(self, name: str) -> None:
+        """The operator says that it orders members to join."""
+        sidecar = self.sidecars[name]
+        if sidecar.is_connected and not sidecar.is_configured:
+            sidecar.is_configured = True
+            sidecar.awaits_join = not sidecar.member_id and not sidecar.is_draining
+            self.report(sidecar)
 
     def disconnect(self, name: str) -> None:
         sidecar = self.sidecars[name]
-        sidecar.is_connected = sidecar.awaits_join = False
+        sidecar.is_connected = sidecar.is_configured = sidecar.awaits_join = False
         if sidecar.awaits_successor_ms is not None:
             self.drain(sidecar)
 
     def join_by_itself(self, name: str) -> None:
+        """The time is over in which the operator might have said that the sidecar is to wait; it is heard of later."""
         sidecar = self.sidecars[name]
-        if not sidecar.is_connected and not sidecar.member_id and not sidecar.is_leaving:
+        if not sidecar.is_configured and not sidecar.member_id and not sidecar.is_leaving:
             self.become(sidecar, f"id-{name}")
 
     def become(self, sidecar: Sidecar, member_id: str) -> None:
@@ -196,7 +205,11 @@ class World:
             pods.append(replace(known, is_connected=connected, is_leaving=sidecar.is_leaving))
         given_up = [each for each in self.passed.values() if each.member_id not in self.arrived]
         busy = {name for name, _, _ in self.sent}
-        for order in orders(MemberPool(self.size, SILENCE_MS), pods, given_up):
+        ordered = orders(MemberPool(self.size, SILENCE_MS), pods, given_up)
+        members = sum(bool(each.member_id) and not each.is_leaving for each in self.sidecars.values())
+        joining = sum(isinstance(each, Join) for each in ordered)
+        assert joining <= max(0, self.size - members), "one joins too many, heard of or not"
+        for order in ordered:
             if order.pod.pod in busy:
                 continue
             successor = self.passed[order.member_id].successor if isinstance(order, TakeOver) else ""
@@ -250,8 +263,8 @@ class World:
         for _ in range(40):
             self.scale()
             for name in [*self.sidecars]:
-                if not self.sidecars[name].is_connected:
-                    self.connect(name)
+                self.connect(name)
+                self.configure(name)
             for sidecar in self.sidecars.values():
                 if sidecar.awaits_successor_ms is not None:
                     sidecar.awaits_successor_ms += REPLACEMENT_MS

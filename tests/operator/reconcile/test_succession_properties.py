@@ -8,12 +8,14 @@ from tests.operator.reconcile.succession_world import World
 
 pytestmark = pytest.mark.unit
 STEPS = (
-    "create", "delete", "connect", "connect", "connect", "disconnect", "join", "finish", "end", "die", "time out",
-    "kill operator", "lead", "look", "look", "look", "deliver", "deliver", "deliver", "lose", "scale",
+    "create", "delete", "connect", "connect", "connect", "configure", "configure", "configure", "disconnect", "join",
+    "finish", "end", "die", "time out", "kill operator", "lead", "look", "look", "look", "deliver", "deliver", "deliver",
+    "lose", "scale",
 )  # fmt: skip
 OF_POD = {
     "delete": World.delete,
     "connect": World.connect,
+    "configure": World.configure,
     "disconnect": World.disconnect,
     "join": World.join_by_itself,
     "finish": World.finish,
@@ -77,8 +79,8 @@ def test_a_rollout_passes_each_membership_on(size: int, surge: int) -> None:
         for _ in batch:
             world.create()
         for name in sorted(world.sidecars):
-            if not world.sidecars[name].is_connected:
-                world.connect(name)
+            world.connect(name)
+            world.configure(name)
         for name in batch:
             world.delete(name)
         for name in world.sidecars:

@@ -29,7 +29,7 @@ from tests.support.load import Load
 from tests.support.processes import wait_for
 
 SUITE = "autoscaling-pods"
-pytestmark = [pytest.mark.cluster, pytest.mark.soak(SUITE), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.paired, pytest.mark.soak(SUITE), pytest.mark.timeout(600)]
 
 WITHIN_S, POLL_S = 120, 0.5
 PARTITIONS = 4

@@ -41,9 +41,10 @@ PRINT_EVENTS = "find /tmp -type f -path '*local-*' -exec cat {} +"
 
 @pytest.fixture(scope="module")
 def shop(rota_cluster: Cluster) -> Iterator[SparkShop]:
-    """The example runs, with one application."""
+    """The example runs, with one application; its shop sells less from then on."""
     with open_shop(rota_cluster, rota_images.prepare()) as opened:
         opened.wait_shared(1)
+        opened.sell_less()
         yield opened
 
 

@@ -63,7 +63,7 @@ TIERS = (
     Tier("simulation", processes=2, by_module=False),
     Tier("kafka", ("certificates", "kafka"), processes=3, has_alone=True),
     # Each process has an API server, or a cluster, of its own.
-    Tier("api_server", ("certificates", "cluster", "helm", "kafka"), processes=3),
+    Tier("api_server", ("certificates", "cluster", "helm", "kafka"), processes=4),
     Tier(
         "cluster",
         ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images", "spark_operator"),

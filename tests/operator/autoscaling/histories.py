@@ -9,6 +9,8 @@ from rota_operator.autoscaling.samples import GroupActivity, Sample
 from rota_operator.spec.workload import Autoscaling
 
 POLL_MS = 10_000
+# Time in which the replicas have started before.
+START_MS = 10_000
 # 2 replicas, 12 partitions, 10 records/s for each busy replica; most tests begin with it.
 CALM = Sample(
     at_ms=0,
@@ -38,8 +40,8 @@ def samples_of(count: int, sample: Sample = CALM, start_ms: int = POLL_MS, **cha
 
 
 def history_of(samples: Iterable[Sample], spec: Autoscaling, history: History | None = None) -> History:
-    """A history of these samples."""
-    found = history or History()
+    """A history of these samples; in a new one replicas have started within START_MS before."""
+    found = history or History(start_ms=START_MS)
     for sample in samples:
         found = found.with_sample(sample, spec)
     return found

@@ -18,7 +18,7 @@ def test_more_load_scales_up_at_once_and_is_recorded_for_the_next_leader() -> No
     world = ScaledWorld(1)
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES)
         assert world.acts == ["scale 3"]
         record = world.autoscaler.state.scaling
@@ -38,7 +38,7 @@ def test_nothing_is_scaled_before_the_status_holds_a_decision() -> None:
     world.is_recorded = False
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES)
         assert world.acts == []
         world.is_recorded = True
@@ -52,7 +52,7 @@ def test_a_dry_run_asks_for_nothing_and_says_once_what_it_would_do() -> None:
     world = ScaledWorld(1, dryRun=True)
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES + 2)
         assert world.acts == []
         (message,) = world.said("ScalingRecommended")
@@ -156,7 +156,7 @@ def test_a_number_that_others_change_is_said_and_overruled_by_the_next_decision(
     world = ScaledWorld(1)
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES)
         assert world.said("ReplicasChanged") == [], "it was the autoscaler's own"
         stale = world.subject()
@@ -181,7 +181,7 @@ def test_a_workload_that_changes_between_read_and_write_is_read_again() -> None:
     world.failures = [Conflict("the object has been modified")]
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES)
         assert world.acts == ["scale 3"]
 
@@ -193,7 +193,7 @@ def test_a_refused_request_is_said_and_tried_again_at_the_next_decision() -> Non
     world.failures = [Forbidden("the operator may not patch deployments/scale", "patch", "deployments")]
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES)
         assert world.said("ScaleFailed") == [
             "Deployment orders is not scaled: the operator may not patch deployments/scale"
@@ -222,7 +222,7 @@ def test_a_workload_that_is_gone_is_said() -> None:
     world = ScaledWorld(1)
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES - 1)
         world.workload["metadata"]["deletionTimestamp"] = "now"
         await world.poll()
@@ -274,7 +274,7 @@ def test_the_next_leader_waits_from_the_last_change_of_the_one_before() -> None:
     world = ScaledWorld(1, minChangeIntervalSeconds=300)
 
     async def story() -> None:
-        world.arrival_rate = 25.0
+        world.arrival_rate = 22.0
         await world.poll(SAMPLES)
         world.start(world.autoscaler.state.scaling)
         world.pods |= {f"orders-{each}": {"metadata": {"name": f"orders-{each}"}} for each in "ab"}

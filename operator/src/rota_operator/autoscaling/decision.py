@@ -15,11 +15,13 @@ from rota_operator.spec.workload import Autoscaling
 # Assumed duration of a rebalance while none was measured.
 PAUSE_DEFAULT_MS = 3_000
 # A load that is this much higher than what has lasted for two samples still rises: growth waits for what it rises to, since the next
-# change has to wait for minChangeIntervalSeconds. It does not wait once the oldest record has had this share of lagSecondsTarget.
+# change has to wait for minChangeIntervalSeconds. Growth waits for nothing once records wait for this share of lagSecondsTarget.
 RISING = 1.25
 WAITING_SHARE_MAX = 0.5
 # Replicas are removed if the others are enough for this much of the load: else the next variation of it would bring them back.
 SHRINK_MARGIN = 1.2
+# Replicas that were added stay for so many times minChangeIntervalSeconds.
+STAY_INTERVALS = 3
 
 
 class Reason(StrEnum):
@@ -63,7 +65,7 @@ class _Need:
     """Numbers of replicas that the load asks for, aligned and within the bounds."""
 
     now: int
-    # Of the load that has lasted for two samples; the number grows if this is higher.
+    # Of the load that has lasted for two samples, or of the latest if growth is urgent; the number grows if this is higher.
     sustained: int
     # Of the highest load within minChangeIntervalSeconds, with a margin; the number is not reduced below it.
     peak: int
@@ -124,7 +126,9 @@ def _by_load(inputs: Inputs, spec: Autoscaling) -> Decision:
 def _need(inputs: Inputs, spec: Autoscaling, partitions: int) -> _Need | None:
     """ceil((arrival rate + backlog / catchUpSeconds) / (service rate * targetUtilization)); None: the service rate is unknown."""
     demand, peak = inputs.demand or 0.0, inputs.peak_demand or 0.0
-    sustained = demand if inputs.sustained_demand is None else inputs.sustained_demand
+    sustained = inputs.sustained_demand
+    if sustained is None or _is_urgent(inputs, spec):
+        sustained = demand
     if inputs.service_rate is None and max(demand, peak) > 0:
         if inputs.replicas:
             return None
@@ -163,6 +167,8 @@ def _grow(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> De
         return _hold(
             inputs, Reason.REPLICAS_PENDING, f"{text}; {pending} of {inputs.replicas} have not joined"
         )
+    if inputs.hot_partitions and _is_enough(inputs):
+        return _hold(inputs, Reason.HOT_PARTITIONS, f"{text}, but {_named(inputs)}")
     is_most = need.sustained >= bounds_of(spec, partitions).high
     if not is_most and _is_rising(inputs, spec):
         return _hold(inputs, Reason.STABILIZING, f"{text}, but the load still rises")
@@ -185,10 +191,33 @@ def _grow(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> De
 
 def _is_rising(inputs: Inputs, spec: Autoscaling) -> bool:
     """Return whether the load rises so fast that growth is to wait for its height, and there is time to wait."""
-    if inputs.demand is None or inputs.sustained_demand is None:
+    if inputs.demand is None or inputs.sustained_demand is None or _is_urgent(inputs, spec):
         return False
-    is_urgent = inputs.lag_seconds is None or inputs.lag_seconds > spec.lag_seconds_target * WAITING_SHARE_MAX
-    return not is_urgent and inputs.demand > inputs.sustained_demand * RISING
+    return inputs.demand > inputs.sustained_demand * RISING
+
+
+def _is_enough(inputs: Inputs) -> bool:
+    """Return whether the replicas can process all that replicas can; a hot partition keeps one of them above the target utilization."""
+    sustained = inputs.demand if inputs.sustained_demand is None else inputs.sustained_demand
+    return (sustained or 0.0) <= (inputs.service_rate or 0.0) * inputs.replicas
+
+
+def _named(inputs: Inputs) -> str:
+    names = ", ".join(inputs.hot_partitions)
+    return f"{names}: more load than one replica processes, so further replicas do not help"
+
+
+def _is_urgent(inputs: Inputs, spec: Autoscaling) -> bool:
+    """
+    Return whether growth waits neither for a second sample nor for the height of the load.
+
+    It does not if records wait for long, nor if they will: then a backlog that takes longer than a polling interval shows that the sample
+    was no single deviation.
+    """
+    wait_seconds = inputs.wait_seconds or 0.0
+    if inputs.will_be_late and wait_seconds > spec.polling_interval:
+        return True
+    return max(inputs.lag_seconds or 0.0, wait_seconds) > spec.lag_seconds_target * WAITING_SHARE_MAX
 
 
 def _costs_more(inputs: Inputs, spec: Autoscaling, target: int) -> bool:
@@ -206,8 +235,10 @@ def _shrink(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> 
     text = f"{_load(inputs)}: replicas needed: {target}"
     high = bounds_of(spec, partitions).high
     wait_ms = spec.min_change_interval_seconds * 1000
+    stay_ms = STAY_INTERVALS * wait_ms
     is_short = inputs.observed_ms < wait_ms
-    if is_short or inputs.is_partial or inputs.is_late:
+    is_new = inputs.since_growth_ms is not None and inputs.since_growth_ms < stay_ms
+    if is_short or is_new or inputs.is_partial or inputs.is_late:
         if inputs.replicas > high:
             return _change(inputs, spec, high, Reason.OUT_OF_BOUNDS, f"the maximum is {high}")
         if inputs.is_partial:
@@ -217,17 +248,18 @@ def _shrink(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> 
         if inputs.is_late:
             return _hold(inputs, Reason.LAG_ABOVE_TARGET, f"{text}, but the lag is above its target")
         seconds = inputs.observed_ms // 1000
-        return _hold(inputs, Reason.STABILIZING, f"{text}, but the load was observed for {seconds} s only")
+        said = (
+            f"the load was observed for {seconds} s only"
+            if is_short
+            else f"added ones stay for {stay_ms // 1000} s"
+        )
+        return _hold(inputs, Reason.STABILIZING, f"{text}, but {said}")
     return _change(inputs, spec, target, Reason.LOAD_BELOW_TARGET, text)
 
 
 def _steady(inputs: Inputs, need: _Need) -> Decision:
     if inputs.hot_partitions:
-        names = ", ".join(inputs.hot_partitions)
-        text = (
-            f"{_load(inputs)}; {names}: more load than one replica processes, so further replicas do not help"
-        )
-        return _hold(inputs, Reason.HOT_PARTITIONS, text)
+        return _hold(inputs, Reason.HOT_PARTITIONS, f"{_load(inputs)}; {_named(inputs)}")
     if need.now != inputs.replicas:
         text = f"{_load(inputs)}: replicas needed: {need.now} now, {need.peak} within the last interval"
         return _hold(inputs, Reason.STABILIZING, text)

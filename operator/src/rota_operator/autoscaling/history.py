@@ -81,6 +81,10 @@ class History:
     ineffective: tuple[IneffectiveChange, ...] = ()
     # Records per second of a replica that is busy, as last known.
     service_rate: float | None = None
+    # Time from the last growth until its replicas had joined; None: none was measured.
+    start_ms: int | None = None
+    # The replicas of `change` have not joined yet.
+    is_starting: bool = False
 
     def with_sample(self, sample: Sample, spec: Autoscaling) -> "History":
         """Add a sample. One of the same time as the last is ignored; a clock that was set back begins the observation anew."""
@@ -110,13 +114,13 @@ class History:
             change=change,
             ineffective=ineffective,
         )
-        return grown._with_service_rate()._with_judgement()
+        return grown._with_service_rate()._with_start()._with_judgement()
 
     def with_change(self, at_ms: int, before: int, after: int) -> "History":
         """Record that the number of replicas was changed by a decision on this history."""
         good = self.good_samples()
         change = Change(at_ms, before, after, self._done_rate(good), good[-1].backlog if good else None)
-        return replace(self, change=change, is_judged=after <= before)
+        return replace(self, change=change, is_judged=after <= before, is_starting=after > before)
 
     def good_samples(self) -> tuple[Sample, ...]:
         """Return the last samples since a rebalance settled that say something about the load: at most RATE_SAMPLES, oldest first."""
@@ -151,6 +155,18 @@ class History:
         if busy < BUSY_SECONDS_MIN or not done:
             return self
         return replace(self, service_rate=done / busy)
+
+    def _with_start(self) -> "History":
+        """Measure how long the replicas of the last growth took to start, once they have joined."""
+        latest, change = self.observations[-1].sample, self.change
+        if not self.is_starting or change is None:
+            return self
+        if latest.replicas != change.after:
+            # Another client has changed the number meanwhile.
+            return replace(self, is_starting=False)
+        if latest.members is None or latest.members < change.after:
+            return self
+        return replace(self, is_starting=False, start_ms=latest.at_ms - change.at_ms)
 
     def _with_judgement(self) -> "History":
         """Judge the last change once there are enough samples after it: growth that processes no more did not help."""

@@ -10,6 +10,8 @@ from rota_operator.autoscaling.samples import GroupActivity, Sample
 from rota_operator.spec.workload import Autoscaling
 
 HOT_SHOWN = 5
+# Assumed time from a change of the number until the added replicas process records, while none was measured.
+START_DEFAULT_MS = 30_000
 
 
 class Knowledge(StrEnum):
@@ -41,8 +43,10 @@ class Inputs:
     arrival_rate: float | None
     backlog: int | None
     lag_seconds: float | None
+    # Time in which the members process the backlog: a record that arrives now waits for so long.
+    wait_seconds: float | None
     # Rate at which the backlog is to be processed beside the arriving records: the average of the last samples, or the latest if it is
-    # higher.
+    # higher. For a group that will be late it holds what arrives until further replicas have started.
     demand: float | None
     # Demand that each of the last two samples has, and their average: growth answers to no other.
     sustained_demand: float | None
@@ -54,11 +58,16 @@ class Inputs:
     is_partial: bool
     # The oldest uncommitted record is older than lagSecondsTarget.
     is_late: bool
+    # The replicas process less than what is to be processed, and the oldest record will be older than lagSecondsTarget before further
+    # ones have started.
+    will_be_late: bool
     # Partitions that have more load than one replica processes: more replicas do not help them.
     hot_partitions: tuple[str, ...]
     # Expected duration of a rebalance; None: none was measured.
     pause_ms: int | None
     since_change_ms: int | None
+    # Time since the last change if that added replicas.
+    since_growth_ms: int | None
     observed_ms: int
     # More replicas than this number did not help; None: no such change is known.
     ineffective_replicas: int | None
@@ -74,10 +83,12 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
     good = history.good_observations()
     rate = _service_rate(history.service_rate, latest)
     recent = good[-GOOD_SAMPLES:]
-    demands = [demand_of(each, rate, spec) for each in recent]
+    start_ms = history.start_ms
+    demands = [demand_of(each, rate, start_ms, spec) for each in recent]
     mean = _mean(demands) or 0.0
     peaks = _recent(history, latest.at_ms - spec.min_change_interval_seconds * 1000)
     change = history.change
+    since_change_ms = None if change is None else latest.at_ms - change.at_ms
     return Inputs(
         at_ms=latest.at_ms,
         knowledge=_knowledge(history, len(good), spec),
@@ -92,15 +103,18 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
         ),
         backlog=latest.backlog,
         lag_seconds=latest.lag_seconds,
+        wait_seconds=_wait_seconds(latest, rate),
         demand=max(mean, demands[-1]) if demands else None,
         sustained_demand=min(mean, *demands[-2:]) if demands else None,
-        peak_demand=_peak([demand_of(each, rate, spec) for each in peaks], demands),
+        peak_demand=_peak([demand_of(each, rate, start_ms, spec) for each in peaks], demands),
         service_rate=rate,
         is_partial=any(each.sample.is_partial for each in recent),
         is_late=_is_late(latest, spec),
+        will_be_late=_will_be_late(history.observations[-1], rate, start_ms, spec),
         hot_partitions=_hot(latest, rate, spec),
         pause_ms=latest.pause_ms,
-        since_change_ms=None if change is None else latest.at_ms - change.at_ms,
+        since_change_ms=since_change_ms,
+        since_growth_ms=None if change is None or change.after <= change.before else since_change_ms,
         observed_ms=latest.at_ms - (latest.at_ms if history.since_ms is None else history.since_ms),
         ineffective_replicas=min((each.before for each in history.ineffective), default=None),
         is_rolling_out=latest.is_rolling_out,
@@ -117,14 +131,33 @@ def _peak(interval: Sequence[float], latest: Sequence[float]) -> float | None:
     return max(pairs, default=None)
 
 
-def demand_of(observation: Observation, service_rate: float | None, spec: Autoscaling) -> float:
+def demand_of(
+    observation: Observation, service_rate: float | None, start_ms: int | None, spec: Autoscaling
+) -> float:
     """
     Return the records per second to process: those that arrive, and the backlog within catchUpSeconds.
+
+    In a group that will be late the backlog is to be processed within lagSecondsTarget, if that is shorter, and with it the records that
+    remain until further replicas have started.
+    """
+    sample = observation.sample
+    demand = _processable(observation, service_rate, catch_up_seconds(sample, spec), spec)
+    if service_rate is None or not _will_be_late(observation, service_rate, start_ms, spec):
+        return demand
+    within_s = min(spec.catch_up_seconds, spec.lag_seconds_target)
+    remaining = (demand - service_rate * sample.replicas) * _start_seconds(start_ms)
+    return max(demand, _processable(observation, service_rate, within_s, spec) + remaining / within_s)
+
+
+def _processable(
+    observation: Observation, service_rate: float | None, within_s: int, spec: Autoscaling
+) -> float:
+    """
+    Return the records per second that arrive, with the backlog within a time.
 
     A partition is processed by one replica: load beyond what that replica can take is left out, because more replicas do not help it.
     """
     sample = observation.sample
-    within_s = catch_up_seconds(sample, spec)
     demand = (sample.arrival_rate or 0.0) + (sample.backlog or 0) / within_s
     if service_rate is None:
         return demand
@@ -133,6 +166,34 @@ def demand_of(observation: Observation, service_rate: float | None, spec: Autosc
         return demand
     excess = (max(0.0, each.arrival_rate + each.backlog / within_s - capacity) for each in sample.hottest)
     return max(0.0, demand - sum(excess))
+
+
+def _will_be_late(
+    observation: Observation, service_rate: float | None, start_ms: int | None, spec: Autoscaling
+) -> bool:
+    """
+    Return whether the backlog grows, and records will be late before further replicas have started.
+
+    While no start was measured, they are assumed to start too late: unknown is not zero.
+    """
+    sample = observation.sample
+    demand = _processable(observation, service_rate, catch_up_seconds(sample, spec), spec)
+    if service_rate is None or demand <= service_rate * sample.replicas:
+        return False
+    aging = 1 - service_rate * sample.replicas / demand
+    lag_seconds = (sample.lag_seconds or 0.0) + aging * _start_seconds(start_ms)
+    return start_ms is None or lag_seconds > spec.lag_seconds_target
+
+
+def _start_seconds(start_ms: int | None) -> float:
+    return (START_DEFAULT_MS if start_ms is None else start_ms) / 1000
+
+
+def _wait_seconds(sample: Sample, service_rate: float | None) -> float | None:
+    if service_rate is None or sample.backlog is None:
+        return None
+    capacity = service_rate * (sample.replicas if sample.members is None else sample.members)
+    return sample.backlog / capacity if capacity > 0 else None
 
 
 def catch_up_seconds(sample: Sample, spec: Autoscaling) -> int:

@@ -89,14 +89,19 @@ class ScalingInputs(StatusModel):
     lag_seconds: float | None = Field(
         default=None, description="The age of the oldest uncommitted record, in seconds."
     )
+    wait_seconds: float | None = Field(
+        default=None, description="The time in which the members process the backlog, in seconds."
+    )
     demand: float | None = Field(
         default=None,
         description="The rate at which records are to be processed: those that arrive, and the backlog within catchUpSeconds. The average "
-        "of the last samples, or the latest if it is higher.",
+        "of the last samples, or the latest if it is higher. For a group that will be late, the backlog within lagSecondsTarget, with "
+        "what arrives until replicas have started.",
     )
     sustained_demand: float | None = Field(
         default=None,
-        description="The demand of each of the last two samples; the number grows if it exceeds the target.",
+        description="The demand of each of the last two samples; the number grows if it exceeds the target, or if the demand does and "
+        "growth is urgent.",
     )
     peak_demand: float | None = Field(
         default=None,
@@ -111,6 +116,11 @@ class ScalingInputs(StatusModel):
     is_late: bool = Field(
         default=False, description="Whether the oldest uncommitted record was older than lagSecondsTarget."
     )
+    will_be_late: bool = Field(
+        default=False,
+        description="Whether the backlog grew, and the oldest uncommitted record would be older than lagSecondsTarget before further "
+        "replicas have started.",
+    )
     hot_partitions: tuple[str, ...] = Field(
         default=(),
         max_length=5,
@@ -121,6 +131,10 @@ class ScalingInputs(StatusModel):
     )
     since_change_ms: Int64 | None = Field(
         default=None, description="The time since the last change of the number of replicas, in milliseconds."
+    )
+    since_growth_ms: Int64 | None = Field(
+        default=None,
+        description="The time since the last change of the number of replicas, in milliseconds, if that change added replicas.",
     )
     observed_ms: Int64 = Field(
         default=0, description="The time since which the group was observed without a gap, in milliseconds."

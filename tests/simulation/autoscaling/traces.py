@@ -163,13 +163,13 @@ TRACES = (
 )
 
 
-def arrivals_of(trace: Trace, seed: int) -> list[list[float]]:
-    """Return the records that arrive in each step, by partition."""
+def arrivals_of(trace: Trace, seed: int, shift_max_s: float = SHIFT_S) -> list[list[float]]:
+    """Return the records that arrive in each step, by partition; the shape begins at most so much later."""
     chance = random.Random(f"{trace.name} {seed}")
     shares = [1 + chance.uniform(-SHARE_SPREAD, SHARE_SPREAD) for _ in range(PARTITIONS)]
     shares = [each / sum(shares) for each in shares]
     # Gaps stay where they are, and what happens in them too.
-    shift_s = 0.0 if trace.gaps_s else chance.uniform(0, SHIFT_S)
+    shift_s = 0.0 if trace.gaps_s else chance.uniform(0, shift_max_s)
     drawn = chance.random()
     keep = math.exp(-STEP_S / VARIATION_S)
     renew = VARIATION * math.sqrt(1 - keep * keep)

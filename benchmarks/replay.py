@@ -1,0 +1,319 @@
+"""
+Replay two traces of load on `rota up` with real processes, beside the model of `tests.simulation.autoscaling` with the same parameters.
+
+The claim: lag and replicas over time differ from the model's by at most 20 %. Both get the same records at the same times: a group of at
+most six replicas on 12 partitions, 182 ms of work for each record, and the autoscaler's times shortened, so that a replay takes 4 minutes.
+The model's curve is the mean of several runs, which differ by the phases of polls and commits. Its pods start as quickly as the processes
+of the replay did.
+
+A curve's difference is the area between both curves, as a share of the area below the model's.
+"""
+
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Self
+
+import yaml
+
+import rota
+from benchmarks.peers import page
+from rota_operator.spec.workload import Autoscaling
+from tests.cli.groups import fill
+from tests.simulation.autoscaling.figures import RECORDS_PER_S, SIDECAR_START_S, Range
+from tests.simulation.autoscaling.group import ModelGroup
+from tests.simulation.autoscaling.scalers import RotaScaler
+from tests.simulation.autoscaling.traces import PARTITIONS, STEP_S, Trace, arrivals_of
+from tests.support.processes import Process
+from tests.support.web import get
+from tests.support.workdir import workdir
+
+APP = Path(__file__).parents[1] / "tests" / "operator" / "local" / "slow_app.py"
+GROUP = "orders"
+SEED, MODEL_RUNS = 1, 10
+INITIAL = 2
+DURATION_S, QUICK_S = 240, 100
+WITHIN_S = 120
+SAMPLE_S = 0.5
+# Fewer than these are always in flight or uncommitted: a curve that is nearly nothing is compared with them.
+RECORDS_MIN = 1.0
+START_UNKNOWN_S = Range(0.5, 1.5)
+GOAL = page.at_most(0.2)
+# The fields as a manifest has them.
+AUTOSCALING: Mapping[str, Any] = {
+    "enabled": True, "maxReplicaCount": 6, "pollingInterval": 5, "minChangeIntervalSeconds": 30, "lagSecondsTarget": 20,
+    "catchUpSeconds": 60,
+}  # fmt: skip
+SPEC = Autoscaling.model_validate(AUTOSCALING)
+
+
+def _step(at_s: float, _drawn: float) -> float:
+    return 22 if 30 <= at_s < 120 else 6
+
+
+def _burst(at_s: float, _drawn: float) -> float:
+    return 24 if at_s % 120 >= 30 and at_s % 120 < 50 else 6
+
+
+REPLAYED = (
+    Trace("step", DURATION_S, _step, "6/s, for 90 s 22/s, and 6/s again"),
+    Trace("burst", DURATION_S, _burst, "6/s, and every 2 minutes 24/s for 20 s"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """State of the group at one time since the begin of the trace."""
+
+    at_s: float
+    replicas: float
+    # Records that were sent, and are not processed.
+    lag: float
+
+
+Curve = Sequence[Point]
+
+
+# ------------------------------------------------------------------------------------------------- model
+
+
+def modelled(trace: Trace, arrivals: Sequence[Sequence[float]]) -> Curve:
+    """Return the mean of the model's runs, at the end of each step."""
+    runs = [_model_run(trace, arrivals, number) for number in range(MODEL_RUNS)]
+    return [
+        Point(points[0].at_s, fmean(each.replicas for each in points), fmean(each.lag for each in points))
+        for points in zip(*runs, strict=True)
+    ]
+
+
+def _model_run(trace: Trace, arrivals: Sequence[Sequence[float]], number: int) -> Curve:
+    chance = random.Random(f"{trace.name} {number} replay")
+    group = ModelGroup(trace, INITIAL, chance)
+    scaler, points = RotaScaler(group, SPEC, chance), []
+    for records in arrivals:
+        scaler.act()
+        group.step(records)
+        points.append(Point(group.now_s, group.replicas, group.backlog()))
+    return points
+
+
+# ------------------------------------------------------------------------------------------------ replay
+
+
+def manifests(notes: Path) -> list[dict[str, Any]]:
+    """Return the group and its workload."""
+    labels = {"app": GROUP}
+    app = {
+        "name": "app",
+        "image": "app:1",
+        "command": ["python", str(APP), str(notes), GROUP, str(1 / RECORDS_PER_S)],
+        "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+    }
+    group = {
+        "bootstrapServers": ["rota://rota-coordinator.rota:7070"],
+        "topics": [GROUP],
+        "scaleTargetRef": {"name": GROUP},
+        "replicas": INITIAL,
+        "delivery": {"concurrency": 1},
+        "autoscaling": dict(AUTOSCALING),
+    }
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [app]}}
+    workload = {"replicas": INITIAL, "selector": {"matchLabels": labels}, "template": template}
+    metadata = {"name": GROUP}
+    return [
+        {"apiVersion": "rota.dev/v1alpha1", "kind": "ConsumerGroup", "metadata": metadata, "spec": group},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": workload},
+    ]
+
+
+class Replay:
+    """A group under `rota up`, and what its page says."""
+
+    def __init__(self, folder: Path, process: Process) -> None:
+        self._home, self.notes, self.process = folder / ".rota", folder / "notes", process
+
+    @property
+    def address(self) -> str:
+        return (self._home / "address").read_text().strip()
+
+    def state(self) -> tuple[int, int, bool]:
+        """Return the desired number of replicas, the number of members, and whether the group is stable."""
+        address = (self._home / "page").read_text().strip().removeprefix("http://").rstrip("/")
+        state = json.loads(get(address, "/api/state").page)
+        group = next(each for each in state["groups"] if each["name"] == f"default/{GROUP}")
+        workload = next(each for each in state["workloads"] if each["name"] == GROUP)
+        members = sum(each["member_id"] is not None for each in group["members"])
+        return int(workload["wanted"]), members, group["state"] == "Stable"
+
+    def done(self) -> int:
+        """Return the number of records that were processed."""
+        return self.notes.read_bytes().count(b"\n") if self.notes.exists() else 0
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Replay]:
+    """The group under `rota up`, stable with the initial replicas."""
+    (folder / "group.yaml").write_text(yaml.safe_dump_all(manifests(folder / "notes")))
+    home = folder / ".rota"
+    command = [sys.executable, "-m", "rota_operator", "local", f"--home={home}", f"--file={folder}"]
+    flags = ["--listen=127.0.0.1:0", "--page=127.0.0.1:0"]
+    process = Process.start("local", [*command, *flags], log=folder / "local.log")
+    try:
+        process.wait_until((home / "page").exists, within_s=WITHIN_S)
+        found = Replay(folder, process)
+        fill(found.address, GROUP, *[0] * PARTITIONS)
+        process.wait_until(lambda: found.state() == (INITIAL, INITIAL, True), within_s=WITHIN_S)
+        yield found
+    finally:
+        process.stop(within_s=WITHIN_S)
+
+
+def schedule_of(arrivals: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
+    """Return the times and partitions of the records: those of a step at equal distances, fractions carried over."""
+    found, left = [], [0.0] * PARTITIONS
+    for number, records in enumerate(arrivals):
+        for partition, count in enumerate(records):
+            left[partition] += count
+            whole = int(left[partition])
+            left[partition] -= whole
+            found += [
+                (STEP_S * (number + (each + (partition + 0.5) / PARTITIONS) / whole), partition)
+                for each in range(whole)
+            ]
+    return sorted(found)
+
+
+class Sender:
+    """Sends records at their times, in a thread, from the begin of its block on."""
+
+    def __init__(self, servers: str, schedule: Sequence[tuple[float, int]]) -> None:
+        self.sent = 0
+        self._began_s = 0.0
+        self._servers, self._schedule = servers, schedule
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._began_s = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def elapsed_s(self) -> float:
+        """Return the time since the begin."""
+        return time.monotonic() - self._began_s
+
+    def _run(self) -> None:
+        with rota.Producer(self._servers) as producer:
+            for at_s, partition in self._schedule:
+                if self._stopping.wait(max(0.0, self._began_s + at_s - time.monotonic())):
+                    return
+                producer.send(GROUP, b"%d" % self.sent, partition=partition)
+                self.sent += 1
+
+
+def replayed(arrivals: Sequence[Sequence[float]]) -> tuple[Curve, Sequence[float]]:
+    """Replay a trace; returns the curve at the end of each step, and the times that added replicas took to join."""
+    schedule = schedule_of(arrivals)
+    with (
+        workdir("replay") as folder,
+        running(folder) as replay,
+        Sender(replay.address, schedule) as sender,
+    ):
+        return _observed(replay, sender, len(arrivals))
+
+
+def _observed(replay: Replay, sender: Sender, steps: int) -> tuple[Curve, Sequence[float]]:
+    points: list[Point] = []
+    starts: list[float] = []
+    wanted, since_s = INITIAL, None
+    for step in range(1, steps + 1):
+        while (now_s := sender.elapsed_s()) < step * STEP_S:
+            replay.process.check_running()
+            time.sleep(min(SAMPLE_S, step * STEP_S - now_s))
+            before, (wanted, members, _) = wanted, replay.state()
+            if wanted != before:
+                since_s = now_s if wanted > before else None
+            if since_s is not None and members >= wanted:
+                starts.append(sender.elapsed_s() - since_s)
+                since_s = None
+        points.append(Point(step * STEP_S, wanted, sender.sent - replay.done()))
+    return points, starts
+
+
+# -------------------------------------------------------------------------------------------- comparison
+
+
+def difference(real: Sequence[float], model: Sequence[float], least: float) -> float:
+    """Return the area between two curves as a share of the area below the second."""
+    between = sum(abs(one - other) for one, other in zip(real, model, strict=True))
+    return between / max(sum(model), least * len(model))
+
+
+def lines_of(trace: Trace) -> Iterator[page.Line]:
+    """Replay a trace and compare both curves."""
+    arrivals = arrivals_of(trace, SEED, shift_max_s=0)
+    real, starts = replayed(arrivals)
+    pod_start_s = START_UNKNOWN_S
+    if starts:
+        mean_s = max(0.0, fmean(starts) - fmean(SIDECAR_START_S))
+        pod_start_s = Range(mean_s, mean_s)
+    model = modelled(replace(trace, pod_start_s=pod_start_s), arrivals)
+    yield page.Line(
+        f"{trace.name}: replicas over time", _text(real, "replicas"), f"model {_text(model, 'replicas')}"
+    )
+    yield page.Line(f"{trace.name}: lag over time", _text(real, "lag"), f"model {_text(model, 'lag')}")
+    for name, least in (("replicas", 1.0), ("lag", RECORDS_MIN)):
+        found = difference(_values(real, name), _values(model, name), least)
+        means = [fmean(_values(each, name)) for each in (real, model)]
+        yield page.Line(
+            f"{trace.name}: {name}, mean",
+            f"{means[0]:.1f}",
+            f"model {means[1]:.1f}",
+            found,
+            page.judged(GOAL, found),
+        )
+    changes = sum(before.replicas != after.replicas for before, after in pairwise(real))
+    started = f"added replicas had joined after {fmean(starts):.1f} s" if starts else "no replica was added"
+    yield page.Line(f"{trace.name}: changes", f"{changes}; {started}")
+
+
+def _values(curve: Curve, name: str) -> Sequence[float]:
+    return [getattr(each, name) for each in curve]
+
+
+def _text(curve: Curve, name: str) -> str:
+    """Return a curve as numbers, one for each step."""
+    return " ".join(f"{each:.0f}" for each in _values(curve, name))
+
+
+def main() -> None:
+    """Replay the traces, and print the table."""
+    traces = {each.name: each for each in REPLAYED}
+    result = page.Page(
+        "replay",
+        f"traces of load on `rota up` with real processes, beside the model (mean of {MODEL_RUNS} runs): replicas and records that are sent "
+        f"and not processed, at intervals of {STEP_S} s; ratio: the area between both curves as a share of the model's",
+        quick=f"the first {QUICK_S} s of each trace",
+        parts=tuple(traces),
+    )
+    lines: list[page.Line] = []
+    for name in result.parts:
+        trace = traces[name]
+        lines += lines_of(replace(trace, duration_s=QUICK_S) if result.quick else trace)
+    result.show(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,8 +6,11 @@ from pyspark.sql import SparkSession
 
 import rota_spark
 from rota_spark import Settings
+from rota_spark.core.plan import Range
+from rota_spark.source import records_at
 from tests.spark.results import AVAILABLE_NOW, WITHIN_S, Results
 from tests.support.kafka import Kafka
+from tests.support.processes import steady_ms
 from tests.support.records import AT_MS
 from tests.support.sidecar import QUICK
 
@@ -71,3 +74,29 @@ def test_all_committed_records_of_kafka_are_read_once_and_the_groups_offsets_are
     assert row is not None
     assert (row.key, row.value, row.topic, row.headers) == (b"k", b"0", unique_name, [("h", b"x")])
     assert row.timestamp.timestamp() * 1000 == AT_MS
+
+
+def test_ranges_of_few_records_are_read_without_waiting_for_more(kafka: Kafka, unique_name: str) -> None:
+    kafka.create_topic(unique_name, partitions=1)
+    produce_to_one_partition(kafka, unique_name, 200)
+    ranges = [Range(unique_name, 0, start, start + 10) for start in range(0, 200, 10)]
+    with records_at(kafka.bootstrap, read_committed=True) as records:
+        began_ms = steady_ms()
+        offsets = [
+            offset
+            for each in ranges
+            for batch in records.read(each)
+            for offset in batch["offset"].to_pylist()
+        ]
+        took_ms = steady_ms() - began_ms
+    assert offsets == [*range(200)]
+    # Of a second in each range half is too long already.
+    assert took_ms < len(ranges) * 500
+
+
+def produce_to_one_partition(kafka: Kafka, topic: str, records: int) -> None:
+    """Append so many records."""
+    producer = Producer(kafka.client_config())
+    for number in range(records):
+        producer.produce(topic, str(number), partition=0)
+    producer.flush(WITHIN_S)

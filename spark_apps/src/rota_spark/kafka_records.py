@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PROPERTIES_VARIABLE = "ROTA_KAFKA_PROPERTIES"
 LOOK_UP_S = 30.0
-POLL_S = 1.0
+# Longest wait for as many records as are asked for; offsets of a range that have no records are asked for too.
+POLL_S = 0.1
 LOGIN = {
     "sasl.mechanism": "ROTA_SASL_MECHANISM",
     "sasl.username": "ROTA_SASL_USERNAME",
@@ -85,16 +86,18 @@ class KafkaRecords(LogRecords):
         if not wanted.records:
             return
         self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-        is_done = False
+        offset, is_done = wanted.start, False
         deadline_s = self._clock_s() + AWAY_MAX_S
         while not is_done:
-            messages = self._consumer.consume(RECORDS_MAX, POLL_S)
+            # librdkafka waits for as many as it is asked for, so not for more than the range can have.
+            messages = self._consumer.consume(min(RECORDS_MAX, wanted.end - offset), POLL_S)
             if messages:
                 deadline_s = self._clock_s() + AWAY_MAX_S
             elif self._clock_s() >= deadline_s:
                 raise ReadFailed(f"{_named(wanted)} cannot be read: {self._reason()}")
             records, is_done = self._before_end(messages, wanted)
             if records:
+                offset = (records[-1].offset() or offset) + 1
                 yield self._batch(wanted, records)
         self._consumer.unassign()
 

@@ -19,6 +19,8 @@ SETTINGS = {
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "BROKERS",
     "auto.create.topics.enable": "false",
+    # Records of tests have times of long ago, and the broker deletes what is too old when it has run for half a minute.
+    "log.retention.ms": "-1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",

@@ -1,8 +1,10 @@
 """The manifests of an example, run on this machine; and what its topics hold."""
 
 import json
+import sqlite3
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import rota
@@ -63,3 +65,16 @@ class Laptop:
                     more = more or fetched.next_offset > positions[fetched.topic, fetched.partition]
                     positions[fetched.topic, fetched.partition] = fetched.next_offset
         return found
+
+
+def enriched_orders(file: Path) -> set[str]:
+    """Return the orders in the database of `spark-orders`; none before it has the table."""
+    if not file.exists():
+        return set()
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
+        try:
+            return {order for (order,) in connection.execute("SELECT order_id FROM enriched_orders")}
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            return set()

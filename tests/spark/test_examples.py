@@ -2,9 +2,7 @@
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from rota_operator.manifests.documents import parse_documents
 from rota_operator.manifests.resources import Manifests, collect_resources
 from rota_spark.pipelines import clickstream_sessions, lag_report, orders_enrichment
-from tests.examples.laptop import Laptop
+from tests.examples.laptop import Laptop, enriched_orders
 from tests.support.processes import wait_for
 from tests.support.spark.installation import prepare
 from tests.support.tree import REPO
@@ -53,19 +51,6 @@ def test_the_arguments_of_the_manifests_are_those_of_the_pipelines_and_their_fil
     known.parse_args(arguments)  # type: ignore[attr-defined]
 
 
-def enriched(file: Path) -> set[str]:
-    """Return the orders in the database, once it is there."""
-    if not file.exists():
-        return set()
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
-        try:
-            return {order for (order,) in connection.execute("SELECT order_id FROM enriched_orders")}
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            return set()
-
-
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_spark_applications_of_the_examples_run_with_rota_up(
@@ -85,10 +70,10 @@ def test_spark_applications_of_the_examples_run_with_rota_up(
     home = tmp_path / ".rota"
     laptop = Laptop(folder, home, partitions=12)
     running = laptop.start("up")
-    running.wait_until(lambda: len(enriched(folder / "orders.db")) > 0, within_s=WITHIN_S)
+    running.wait_until(lambda: len(enriched_orders(folder / "orders.db")) > 0, within_s=WITHIN_S)
     running.wait_until(lambda: "from 1 to 2 replicas" in running.log.read_text(), within_s=WITHIN_S)
     sold = set(laptop.values_in("orders", "order"))
-    wait_for("all are enriched", lambda: sold <= enriched(folder / "orders.db"), within_s=WITHIN_S)
+    wait_for("all are enriched", lambda: sold <= enriched_orders(folder / "orders.db"), within_s=WITHIN_S)
     lines = (home / "logs" / "orders-enrichment-0.sidecar.log").read_text().splitlines()
     assert any(json.loads(line)["event"] == "attached" for line in lines)
     running.stop(within_s=WITHIN_S)

@@ -22,8 +22,12 @@ EXECUTORS_TOKEN = "planted-token-of-the-executors"
 
 
 @contextmanager
-def local_session(folder: Path) -> Iterator[SparkSession]:
-    """A session with two cores; its event log is in the folder `events`, which must exist by Spark's rules."""
+def local_session(folder: Path, *, java_options: str | None = None) -> Iterator[SparkSession]:
+    """
+    A session with two cores; its event log is in the folder `events`, which must exist by Spark's rules.
+
+    Java starts quickly without `java_options`; a benchmark gives some, empty ones too.
+    """
     installation = prepare()
     events = folder / "events"
     events.mkdir()
@@ -37,7 +41,9 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
             "spark.driver.host": HERE.address,
             "spark.driver.bindAddress": HERE.address,
             "spark.driver.memory": "700m",
-            "spark.driver.extraJavaOptions": installation.java_options,
+            "spark.driver.extraJavaOptions": installation.java_options
+            if java_options is None
+            else java_options,
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": events.as_uri(),
             "spark.eventLog.enabled": "true",

@@ -149,7 +149,7 @@ def reads(at: Systems, size: Size) -> list[page.Line]:
                 began = time.perf_counter()
                 act(reader(), size.records)
                 # Java compiles in the first round.
-                if number or size.rounds == 1:
+                if number:
                     rates[name].append(size.records / (time.perf_counter() - began))
         lines += [
             read_line(f"records {what}, Kafka", rates["Kafka"], rates["beside"], PEER_GOAL),
@@ -161,7 +161,7 @@ def reads(at: Systems, size: Size) -> list[page.Line]:
 
 def read_line(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.Goal | None) -> page.Line:
     """Return the line of two rates of the same rounds."""
-    ratio = page.median_ratio(zip(ours[-len(theirs) :], theirs, strict=True))
+    ratio = page.median_ratio(zip(ours, theirs, strict=True))
     judged = "" if goal is None else page.judged(goal, ratio)
     beside = f"mapInArrow {statistics.median(theirs):,.0f}/s"
     return page.Line(what, f"{statistics.median(ours):,.0f}/s", beside, ratio, judged)

@@ -167,8 +167,7 @@ class Process:
         A consumer's own sidecar has one. The process comes first: it would notice that its sidecar is gone.
         A child may end by itself when its parent is killed.
         """
-        tasks = Path(f"/proc/{self._child.pid}/task")
-        children = [int(pid) for file in tasks.glob("*/children") for pid in file.read_text().split()]
+        children = children_of(self._child.pid)
         os.kill(self._child.pid, which)
         for pid in children:
             with suppress(ProcessLookupError):
@@ -190,6 +189,17 @@ class Process:
         # Until it is reaped the id is ours, so this cannot hit a stranger.
         if self._child.poll() is None:
             os.killpg(self._child.pid, which)
+
+
+def children_of(pid: int) -> list[int]:
+    """Process ids of the children of a process, whichever of its threads started them."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            _, _, fields = file.read_text().rpartition(")")
+            if int(fields.split()[1]) == pid:
+                found.append(int(file.parent.name))
+    return found
 
 
 def steady_ms() -> int:

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.network import HERE
-from tests.support.processes import Process, ProcessFailed, free_port
+from tests.support.processes import Process, ProcessFailed, children_of, free_port
 from tests.support.spark.installation import Installation, prepare
+from tests.support.tree import python_path
 from tests.support.workdir import logs, workdir
 
 READY_S = 60
@@ -22,6 +23,7 @@ JOB_S = 120
 REQUEST_S = 5
 WORKER_CORES = "1"
 WORKER_MEMORY = "1g"
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 EXECUTOR_MEMORY = "900m"
 
 # What every job needs on a machine whose only address is the loopback.
@@ -49,9 +51,11 @@ class Spark:
         self._environment = {
             **installation.environment,
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+            "PYTHONPATH": python_path(),
             "PYSPARK_DRIVER_PYTHON": str(_driver_python(folder)),
         }
         self._processes: list[Process] = []
+        self._workers: list[Process] = []
 
     def submit(
         self,
@@ -105,11 +109,23 @@ class Spark:
         # A worker that comes before the master waits for seconds before it asks again.
         master.wait_until(lambda: self._registered() is not None, within_s=READY_S)
         for number in range(1, workers + 1):
-            self._begin_daemon(
+            worker = self._begin_daemon(
                 f"worker-{number}", "Worker", "--webui-port", "0", "--cores", WORKER_CORES, "--memory",
                 WORKER_MEMORY, "--work-dir", str(self._folder / f"worker-{number}"), self.master_url,
             )  # fmt: skip
+            self._workers.append(worker)
         master.wait_until(lambda: self._registered() == workers, within_s=READY_S, beside=self._processes)
+
+    @property
+    def executors(self) -> Sequence[int]:
+        """Process ids of the executors of all jobs."""
+        # A worker has short-lived children too, some of which end while they are looked at.
+        return [
+            pid
+            for worker in self._workers
+            for pid in children_of(worker.pid)
+            if EXECUTOR in command_line(pid)
+        ]
 
     def end(self) -> None:
         """End everything at once: their folder goes away, so nothing is worth an orderly good-bye."""
@@ -143,6 +159,14 @@ class Spark:
         except OSError:
             return None
         return int(state["aliveworkers"]) if state["status"] == "ALIVE" else None
+
+
+def command_line(pid: int) -> str:
+    """Arguments of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _driver_python(folder: Path) -> Path:

@@ -59,7 +59,7 @@ def test_an_application_learns_what_the_sidecar_is_set_to(tmp_path: Path) -> Non
                 group_id="shop.orders",
                 ordering=pb.ORDERING_KEY,
                 concurrency=7,
-                processing_timeout_ms=120_000,
+                processing_timeout_ms=300_000,
                 commit_mode="sync",
             )
         )

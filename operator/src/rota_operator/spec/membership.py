@@ -34,7 +34,7 @@ class Membership(SpecModel):
         "revoked partitions. A member that exceeds it is removed from the group.",
     )
     processing_timeout_seconds: PositiveInt = Field(
-        default=120,
+        default=300,
         description="An application that returns no verdict on the records it holds for this long loses its partitions: the "
         "sidecar leaves the group until the application continues.",
     )

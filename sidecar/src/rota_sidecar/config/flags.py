@@ -371,7 +371,7 @@ IN_FLIGHT_MAX = Flag(
 PROCESSING_TIMEOUT_MS = Flag(
     "processing-timeout-ms",
     MILLISECONDS,
-    120_000,
+    300_000,
     "An application that returns no verdict for this long loses its partitions",
     Setting("membership.processingTimeoutSeconds", seconds_to_ms),
 )

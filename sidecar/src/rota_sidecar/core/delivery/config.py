@@ -38,7 +38,7 @@ class DeliveryConfig:
     # Limit of busy lanes: of partitions, or of records where records of a partition are processed in parallel.
     concurrency: int = 64
     # An application that gives no verdict on a record in flight for this long loses its partitions.
-    processing_timeout_ms: int = 120_000
+    processing_timeout_ms: int = 300_000
     commit_mode: CommitMode = CommitMode.PERIODIC
     commit_interval_ms: int = 5_000
     initial_offset: Reset = Reset.EARLIEST

@@ -16,7 +16,7 @@ from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.member.config import Strategy, Subscription
 from rota_sidecar.core.member.member import Member
 from rota_sidecar.engines.port import Coordination, OnCoordinatorEvent, Topics
-from rota_sidecar.engines.records import DeadLetterWriter, OnFetchResult, Records
+from rota_sidecar.engines.records import DeadLetterWriter, FetchLimits, OnFetchResult, Records
 from rota_sidecar.membership.driver import MembershipPorts
 from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import Owner, StateFile
@@ -123,18 +123,18 @@ def records_for(config: SidecarConfig, on_event: OnFetchResult, complain: Compla
 
 
 def _reader_for(config: SidecarConfig, on_event: OnFetchResult, complain: Complain) -> Records:
-    read_committed = config.backend.read_committed
+    backend = config.backend
     with_keys = config.delivery.rules.ordering is Ordering.KEY
-    if config.backend.stores_in_rota:
+    limits = FetchLimits(backend.fetch_min_bytes, backend.fetch_max_bytes, backend.fetch_max_wait_ms)
+    if backend.stores_in_rota:
         from rota_sidecar.engines.rota.fetched import ReadOptions
         from rota_sidecar.engines.rota.reading import RotaRecords
 
-        options = ReadOptions(read_committed=read_committed, with_keys=with_keys)
-        credentials = rota_credentials(config)
-        return RotaRecords(config.backend.rota_addresses, credentials, on_event, complain, options)
+        options = ReadOptions(read_committed=backend.read_committed, with_keys=with_keys, limits=limits)
+        return RotaRecords(backend.rota_addresses, rota_credentials(config), on_event, complain, options)
     from rota_sidecar.engines.kafka import reading as kafka
 
-    on_kafka = kafka.ReadOptions(config.member.group_id, read_committed, with_keys)
+    on_kafka = kafka.ReadOptions(config.member.group_id, backend.read_committed, with_keys, limits)
     return kafka.KafkaRecords(kafka_settings(config), on_event, complain, on_kafka)
 
 

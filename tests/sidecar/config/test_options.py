@@ -35,6 +35,28 @@ def test_what_is_not_given_follows_what_is(given: Sequence[str], derived: tuple[
     assert (config.member.heartbeat_interval_ms, config.delivery.on_offset_expired) == derived
 
 
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        ((), (1, None, None)),
+        (("--fetch-min-bytes=1000",), (1000, None, None)),
+        (("--fetch-max-bytes=100000", "--fetch-max-wait-ms=250"), (1, 100_000, 250)),
+    ],
+)
+def test_the_limits_of_a_fetch_are_those_of_the_backend_unless_given(
+    given: Sequence[str], limits: tuple[int, int | None, int | None]
+) -> None:
+    backend = config_of(["--group-id=orders", *given]).backend
+    assert (backend.fetch_min_bytes, backend.fetch_max_bytes, backend.fetch_max_wait_ms) == limits
+
+
+def test_requests_to_the_coordinator_are_sent_again_as_configured() -> None:
+    member = config_of(["--group-id=orders", "--request-timeout-ms=5000", "--retry-backoff-ms=2000"]).member
+    assert (member.request_timeout_ms, member.backoff_ms, member.backoff_max_ms) == (5_000, 2_000, 1_000)
+    longer = config_of(["--group-id=orders", "--retry-backoff-max-ms=3000"]).member
+    assert (longer.request_timeout_ms, longer.backoff_ms, longer.backoff_max_ms) == (30_000, 100, 3_000)
+
+
 def wrong(*more: str, instead_of: Sequence[str] = ENOUGH) -> str:
     return refusal([*instead_of, *more], STRATEGIES)
 
@@ -108,6 +130,11 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
         (("--rebalance-timeout-ms=2147483648",), "--rebalance-timeout-ms is 2147483648; expected 1 to"),
         (("--topics-refresh-ms=-1",), "--topics-refresh-ms is -1; expected 1 to"),
         (("--leave-timeout-ms=0",), "--leave-timeout-ms is 0; expected 1 to"),
+        (("--fetch-min-bytes=0",), "--fetch-min-bytes is 0; expected 1 to 100000000"),
+        (("--fetch-max-bytes=1MB",), '--fetch-max-bytes is "1MB"; expected an integer from 1 to'),
+        (("--fetch-max-wait-ms=30001",), "--fetch-max-wait-ms is 30001; expected 1 to 30000"),
+        (("--request-timeout-ms=0",), "--request-timeout-ms is 0; expected 1 to"),
+        (("--retry-backoff-ms=0.1",), '--retry-backoff-ms is "0.1"; expected an integer'),
         (("--heartbeat-interval-ms=15001",), "--heartbeat-interval-ms is 15001; expected 15000 or less"),
         (("--tls-cert=a",), "--tls-key is missing"),
         (("--tls-key=a",), "--tls-cert is missing"),

@@ -37,6 +37,8 @@ INT32_MAX = 2**31 - 1
 # Bytes fetched ahead of the application. A partition accepts a batch of any size while it holds nothing else.
 AHEAD_MAX = 1 << 30
 RECORDS_MAX = 1_000_000
+# Bounds of librdkafka and of Rota's log.
+FETCH_MIN_BYTES_MAX, FETCH_WAIT_MAX_MS = 100_000_000, 30_000
 LINGER_MAX_MS = 1_000
 GROUP_ID_LENGTH_MAX = 249
 SECONDS_MAX = 1e9
@@ -176,6 +178,18 @@ REBALANCE_TIMEOUT_MS = Flag(
     300_000,
     "Time that a rebalance waits for this member; its application gets less to release partitions",
     Setting("membership.rebalanceTimeoutSeconds", seconds_to_ms, is_fixed=True),
+)
+REQUEST_TIMEOUT_MS = Flag(
+    "request-timeout-ms", MILLISECONDS, 30_000, "Timeout of a request to the group's coordinator"
+)
+RETRY_BACKOFF_MS = Flag(
+    "retry-backoff-ms",
+    MILLISECONDS,
+    100,
+    "Delay before a failed request to the group's coordinator is sent again; it doubles with each failure",
+)
+RETRY_BACKOFF_MAX_MS = Flag(
+    "retry-backoff-max-ms", MILLISECONDS, 1_000, "Longest delay before a request is sent again"
 )
 TOPICS_REFRESH_MS = Flag(
     "topics-refresh-ms",
@@ -405,6 +419,26 @@ RATE_MAX = Flag(
     0,
     "Records per second, at most. 0: no limit",
     Setting("delivery.rateLimit.max"),
+)
+FETCH_MIN_BYTES = Flag(
+    "fetch-min-bytes",
+    Integer(1, FETCH_MIN_BYTES_MAX),
+    1,
+    "Bytes that the server waits for before it responds to a fetch, at most for --fetch-max-wait-ms",
+)
+FETCH_MAX_BYTES: Flag[int | None] = Flag(
+    "fetch-max-bytes",
+    BYTES,
+    None,
+    "Bytes of a response to a fetch, at most; the first batch is returned whatever its size. On Rota's log 2 MiB is the most",
+    derived="2097152 on Rota's log, 4194304 on Kafka",
+)
+FETCH_MAX_WAIT_MS: Flag[int | None] = Flag(
+    "fetch-max-wait-ms",
+    Integer(1, FETCH_WAIT_MAX_MS),
+    None,
+    "Time that the server waits for --fetch-min-bytes, at most",
+    derived="500 with --fetch-min-bytes above 1; else 30000 on Rota's log, 200 on Kafka",
 )
 AHEAD_BYTES_MAX = Flag("ahead-bytes-max", BYTES, 1 << 20, "Bytes fetched ahead for each partition")
 AHEAD_BYTES_TOTAL_MAX = Flag(

@@ -165,6 +165,9 @@ def _member(values: Values) -> MemberConfig:
         rack=values[flags.RACK],
         session_timeout_ms=values[flags.SESSION_TIMEOUT_MS],
         rebalance_timeout_ms=values[flags.REBALANCE_TIMEOUT_MS],
+        request_timeout_ms=values[flags.REQUEST_TIMEOUT_MS],
+        backoff_ms=values[flags.RETRY_BACKOFF_MS],
+        backoff_max_ms=values[flags.RETRY_BACKOFF_MAX_MS],
     )
     heartbeat_ms = values[flags.HEARTBEAT_INTERVAL_MS]
     if heartbeat_ms is None:
@@ -214,6 +217,9 @@ def _backend(values: Values) -> BackendConfig:
         read_committed=values[flags.ISOLATION_LEVEL] == flags.READ_COMMITTED,
         topics_refresh_ms=values[flags.TOPICS_REFRESH_MS],
         linger_ms=values[flags.LINGER_MS],
+        fetch_min_bytes=values[flags.FETCH_MIN_BYTES],
+        fetch_max_bytes=values[flags.FETCH_MAX_BYTES],
+        fetch_max_wait_ms=values[flags.FETCH_MAX_WAIT_MS],
         kafka_properties=values[flags.CONFIG],
     )
 

@@ -30,6 +30,11 @@ class BackendConfig:
     topics_refresh_ms: int
     # Time that records wait for more records on their way to the application; 0: not at all.
     linger_ms: int
+    # Bytes that the server waits for before it responds to a fetch.
+    fetch_min_bytes: int
+    # Bytes of a response to a fetch, and the wait for the minimum; None: the backend's own.
+    fetch_max_bytes: int | None
+    fetch_max_wait_ms: int | None
     # Properties of Kafka's client.
     kafka_properties: Mapping[str, str]
 

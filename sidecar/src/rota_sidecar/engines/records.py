@@ -9,6 +9,8 @@ from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 
 Headers = Sequence[tuple[str, bytes | None]]
+# Kafka's default of fetch.max.wait.ms.
+WAIT_MS = 500
 
 
 class FetchRequest(NamedTuple):
@@ -19,6 +21,25 @@ class FetchRequest(NamedTuple):
     offset: int
     bytes_max: int
 
+
+class FetchLimits(NamedTuple):
+    """Limits of the requests that fetch records; None: the backend's own."""
+
+    # Bytes that the server waits for before it responds.
+    min_bytes: int = 1
+    # Bytes of a response, at most; the first batch is returned whatever its size.
+    max_bytes: int | None = None
+    # Time in ms that the server waits for `min_bytes`, at most.
+    max_wait_ms: int | None = None
+
+    def wait_ms(self, own_ms: int) -> int:
+        """Return the wait in ms: where more than one byte is waited for, the backend's own is not used, and Kafka's default is."""
+        if self.max_wait_ms is not None:
+            return self.max_wait_ms
+        return own_ms if self.min_bytes == 1 else WAIT_MS
+
+
+UNLIMITED = FetchLimits()
 
 OnFetchResult = Callable[[Read | ReadFailed], None]
 """Callback for the result of a fetch, called on the event loop. The payload of each batch is a `log_pb2.RecordBatch`."""

@@ -13,7 +13,7 @@ from rota_proto.log.v1 import log_pb2 as pb
 from rota_sidecar.core.delivery.events import Bounds, FetchError, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import OffsetAndTimestamp
+from rota_sidecar.engines.records import FetchLimits, OffsetAndTimestamp
 from rota_sidecar.engines.rota.connection import Credentials
 from rota_sidecar.engines.rota.fetched import ReadOptions
 from rota_sidecar.engines.rota.reading import RotaRecords
@@ -111,6 +111,48 @@ def test_the_bounds_of_a_partition_are_returned_at_once_and_only_changes_after_t
         assert (len(found.batches), found.next_offset) == (1, 1)
 
     play(address, story)
+
+
+def test_a_fetch_waits_for_its_minimum_of_bytes(address: str) -> None:
+    async def story(talk: Conversation, reader: Reader) -> None:
+        await talk.make("minimum")
+        here, delivery_epoch = Partition("minimum", 0), reader.open()
+        await reader.read(here, 0, delivery_epoch=delivery_epoch)
+        waiting = reader.fetch(here, 0, delivery_epoch=delivery_epoch)
+        await talk.send("minimum", batch([b"little"]))
+        await talk.send("minimum", batch([bytes(2_000)]))
+        async with asyncio.timeout(WITHIN_S):
+            found = await waiting
+        assert not isinstance(found, ReadFailed)
+        assert (len(found.batches), found.next_offset) == (2, 2)
+
+    limits = FetchLimits(min_bytes=1_000, max_wait_ms=WITHIN_S * 1000)
+    play(address, story, ReadOptions(read_committed=True, with_keys=False, limits=limits))
+
+
+def test_a_fetch_waits_for_its_minimum_no_longer_than_it_may(address: str) -> None:
+    async def story(talk: Conversation, reader: Reader) -> None:
+        await talk.make("short-wait")
+        here, delivery_epoch = Partition("short-wait", 0), reader.open()
+        await reader.read(here, 0, delivery_epoch=delivery_epoch)
+        await talk.send("short-wait", batch([b"little"]))
+        found = await reader.read(here, 0, delivery_epoch=delivery_epoch)
+        assert (len(found.batches), found.next_offset) == (1, 1)
+
+    limits = FetchLimits(min_bytes=4 << 20, max_wait_ms=50)
+    play(address, story, ReadOptions(read_committed=True, with_keys=False, limits=limits))
+
+
+def test_a_response_has_no_more_bytes_than_it_may(address: str) -> None:
+    async def story(talk: Conversation, reader: Reader) -> None:
+        await talk.make("bounded")
+        for _ in range(3):
+            await talk.send("bounded", batch([bytes(1_000)]))
+        found = await reader.read(Partition("bounded", 0), 0)
+        assert (len(found.batches), found.next_offset) == (1, 1)
+
+    limits = FetchLimits(max_bytes=1_500)
+    play(address, story, ReadOptions(read_committed=True, with_keys=False, limits=limits))
 
 
 def test_what_was_aborted_is_passed_over_and_is_no_lag(address: str) -> None:

@@ -33,6 +33,8 @@ RETRY_S = 1.0
 # Polls without records between two probes of an outage.
 POLLS_BETWEEN_PROBES = 50
 PROBE_TIMEOUT_S = 0.5
+# A newly assigned partition waits for the response to the fetch before it.
+FETCH_WAIT_MS = 200
 TUNING: Config = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -44,8 +46,7 @@ TUNING: Config = {
     # The delivery core decides about an offset out of range.
     "auto.offset.reset": "error",
     "topic.metadata.propagation.max.ms": 5_000,
-    # A newly assigned partition waits for the response to the fetch before it.
-    "fetch.wait.max.ms": 200,
+    "fetch.wait.max.ms": FETCH_WAIT_MS,
     "fetch.error.backoff.ms": 200,
     # Timeout of a request. No request takes longer than this.
     "socket.timeout.ms": 15_000,

@@ -13,15 +13,32 @@ from typing_extensions import override
 
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.kafka.consumption import ConsumerEvent, Consumption, Failed, Outage, TopicSuspected
+from rota_sidecar.engines.kafka.consumption import (
+    FETCH_WAIT_MS,
+    ConsumerEvent,
+    Consumption,
+    Failed,
+    Outage,
+    TopicSuspected,
+)
 from rota_sidecar.engines.kafka.librdkafka import MESSAGES, Config, connection_config
 from rota_sidecar.engines.kafka.lookups import Lookup
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topic_watch import TopicWatch
-from rota_sidecar.engines.records import FetchRequest, OffsetAndTimestamp, OnFetchResult, Records
+from rota_sidecar.engines.records import (
+    UNLIMITED,
+    FetchLimits,
+    FetchRequest,
+    OffsetAndTimestamp,
+    OnFetchResult,
+    Records,
+)
 
 # Errors whose cause may be that the topic was deleted, or recreated: the topic is checked before they are reported.
 AMBIGUOUS = (FetchError.OUT_OF_RANGE, FetchError.UNKNOWN_TOPIC)
+
+# Default and lowest value of librdkafka's message.max.bytes.
+MESSAGE_BYTES, MESSAGE_BYTES_MIN = 1_000_000, 1_000
 
 OnOutage = Callable[[str], None]
 """Callback on the event loop: the reason when an outage begins, once; an empty string when it is over."""
@@ -36,6 +53,7 @@ class ReadOptions:
     read_committed: bool
     # Batches have the keys of their records.
     with_keys: bool
+    limits: FetchLimits = UNLIMITED
 
 
 @dataclass(slots=True)
@@ -73,6 +91,8 @@ class KafkaRecords(Records):
     def _config(self) -> Config:
         level = "read_committed" if self._options.read_committed else "read_uncommitted"
         return {
+            **fetch_config(self._options.limits),
+            # With the properties of --config, which replace the limits.
             **connection_config(self._settings),
             "group.id": self._options.group_id,
             "isolation.level": level,
@@ -189,3 +209,16 @@ class KafkaRecords(Records):
         reading.failure = failure
         self._watch.forget(partition)
         self._complete(failure)
+
+
+def fetch_config(limits: FetchLimits) -> dict[str, int]:
+    """Return librdkafka's properties for the limits of a fetch, without those that are its client's own."""
+    config: dict[str, int] = {
+        "fetch.min.bytes": limits.min_bytes,
+        "fetch.wait.max.ms": limits.wait_ms(FETCH_WAIT_MS),
+    }
+    if limits.max_bytes is not None:
+        config["fetch.max.bytes"] = max(limits.max_bytes, MESSAGE_BYTES_MIN)
+        # librdkafka's default, and the lower bound of its fetch.max.bytes. A consumer sends nothing as large.
+        config["message.max.bytes"] = min(config["fetch.max.bytes"], MESSAGE_BYTES)
+    return config

@@ -9,7 +9,7 @@ from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed, Unreadable
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.engines.batch_slicing import check, columns_in
-from rota_sidecar.engines.records import FetchRequest
+from rota_sidecar.engines.records import UNLIMITED, FetchLimits, FetchRequest
 
 # The minimum size of a record in memory: a pointer in a column.
 RECORD_BYTES = 8
@@ -23,6 +23,7 @@ class ReadOptions:
     read_committed: bool
     # Batches have the keys of their records.
     with_keys: bool
+    limits: FetchLimits = UNLIMITED
 
 
 @dataclass(slots=True)

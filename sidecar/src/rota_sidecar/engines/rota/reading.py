@@ -24,7 +24,7 @@ from rota_sidecar.engines.rota.connection import Credentials, RpcClient, open_ch
 from rota_sidecar.engines.rota.fetched import ReadOptions, Track, result_of
 from rota_sidecar.engines.rota.topics import NO_LOG
 
-# The log waits this long for records.
+# The log waits this long for records: a wait that one record ends is long, so that it is seldom repeated.
 WAIT_MS = 30_000
 # After that wait, a response that takes longer than this is a timeout.
 SILENT_S = 15.0
@@ -74,6 +74,11 @@ class RotaRecords(Records):
         self._on_result = on_result
         self._on_outage = on_outage
         self._options = options
+        limits = options.limits
+        self._bytes_max = min(limits.max_bytes or BYTES_MAX, BYTES_MAX)
+        # A response has no more than that: a higher minimum would never be reached.
+        self._bytes_min = min(limits.min_bytes, self._bytes_max)
+        self._wait_ms = limits.wait_ms(WAIT_MS)
         self._loop = asyncio.get_running_loop()
         self._channel: grpc.aio.Channel | None = None
         self._tracks: dict[Partition, Track] = {}
@@ -175,7 +180,7 @@ class RotaRecords(Records):
         poll.task.add_done_callback(_ended)
 
     async def _poll(self, poll: Poll) -> None:
-        client = RpcClient(self._addresses[0], self._credentials, WAIT_MS / 1000 + SILENT_S, NO_LOG)
+        client = RpcClient(self._addresses[0], self._credentials, self._wait_ms / 1000 + SILENT_S, NO_LOG)
         try:
             if self._channel is None:
                 self._channel = open_channel(client.address, client.credentials)
@@ -203,9 +208,9 @@ class RotaRecords(Records):
                 )
                 for each, request in requests.items()
             ],
-            min_bytes=1,
-            max_bytes=BYTES_MAX,
-            max_wait_ms=0 if urgent else WAIT_MS,
+            min_bytes=self._bytes_min,
+            max_bytes=self._bytes_max,
+            max_wait_ms=0 if urgent else self._wait_ms,
             isolation_level=(
                 log_pb2.ISOLATION_LEVEL_READ_COMMITTED
                 if read_committed

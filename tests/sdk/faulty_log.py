@@ -50,6 +50,8 @@ class FaultyLog:
         self._log.loaded(WallMs(0))
         self.faults: dict[str, deque[Fault | codes.ErrorCode.ValueType | None]] = {}
         self.seen: list[Message] = []
+        # Of every call.
+        self.user_agents: list[str] = []
         self._rows: list[Row] = []
         # Held back while it is clear.
         self.open = asyncio.Event()
@@ -132,6 +134,8 @@ class FaultyLog:
     ) -> Reply:
         call = type(request).__name__.removesuffix("Request")
         self.seen.append(request)
+        metadata = dict(context.invocation_metadata() or ())
+        self.user_agents.append(str(metadata["user-agent"]))
         self._together += 1
         self.most_together = max(self.most_together, self._together)
         try:

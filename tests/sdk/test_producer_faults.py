@@ -184,7 +184,7 @@ def test_a_full_buffer_is_refused_in_time(log: FaultyLog, address: str) -> None:
 def test_requests_under_way_are_bounded_and_a_partition_is_in_one_of_them(
     log: FaultyLog, address: str
 ) -> None:
-    with quick(address, max_in_flight=2, batch_size=150) as producer:
+    with quick(address, max_in_flight_requests_per_connection=2, batch_size=150) as producer:
         futures = [producer.send(TOPIC, b"x" * 100, partition=number % 3) for number in range(60)]
         for future in futures:
             future.result(WITHIN_S)
@@ -344,7 +344,9 @@ def test_whatever_is_lost_every_record_is_written_once_and_in_order(
     chance = random.Random(seed)
     kinds = (None, None, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.HANG, codes.KAFKA_STORAGE_ERROR)
     log.fail("Produce", *(chance.choice(kinds) for _ in range(400)))
-    with quick(address, batch_size=40, request_timeout_ms=50, max_in_flight=3) as producer:
+    with quick(
+        address, batch_size=40, request_timeout_ms=50, max_in_flight_requests_per_connection=3
+    ) as producer:
         sent = [
             (number % 3, producer.send(TOPIC, b"%d" % number, partition=number % 3)) for number in range(900)
         ]

@@ -61,6 +61,11 @@ def test_what_is_no_address_is_refused(given: str) -> None:
         ({"batch_size": 2 << 20}, "larger than max_request_size"),
         ({"coordination": "rota"}, "coordination is 'rota': use 'Auto', 'Kafka' or 'Rota'"),
         ({"bootstrap": "x"}, "unknown producer setting 'bootstrap'"),
+        ({"compression_type": "brotli"}, "compression_type is 'brotli': use one of none, gzip"),
+        ({"client_id": "a\nb"}, r"client_id is 'a\\nb': use at most 249 printable characters"),
+        ({"client_id": 7}, "client_id is 7: use at most"),
+        ({"linger_ms": "5ms"}, "linger_ms is '5ms'; it must be a number, 0 or greater"),
+        ({"request_timeout_ms": "30 s"}, "request_timeout_ms is 30 s; it must be greater than 0"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], says: str) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
@@ -99,9 +100,10 @@ class Connection:
     Invariant: after a failed connection calls go over a channel that was opened with the present certificate files.
     """
 
-    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
-        """`credentials`: None for those of the environment."""
+    def __init__(self, address: str, credentials: Credentials | None = None, client_id: str = "") -> None:
+        """`credentials`: None for those of the environment. `client_id` begins the user agent of every call."""
         self.address = address
+        self._options = (*OPTIONS, ("grpc.primary_user_agent", quote(client_id))) if client_id else OPTIONS
         self._credentials = credentials_of_environment(os.environ) if credentials is None else credentials
         _refuse_exposed_token(address, self._credentials)
         self._replaced: set[asyncio.Task[None]] = set()
@@ -135,7 +137,7 @@ class Connection:
     def _open(self) -> grpc.aio.Channel:
         target = self.address.removeprefix(SCHEME)
         if self._credentials.ca_file is None:
-            return grpc.aio.insecure_channel(target, options=OPTIONS)
+            return grpc.aio.insecure_channel(target, options=self._options)
         return grpc.aio.secure_channel(
             target,
             grpc.ssl_channel_credentials(
@@ -143,7 +145,7 @@ class Connection:
                 _file_content(self._credentials.key_file),
                 _file_content(self._credentials.certificate_file),
             ),
-            options=OPTIONS,
+            options=self._options,
         )
 
     async def ask(self, call: Call[Request, Result], request: Request, *, within_s: float) -> Result:

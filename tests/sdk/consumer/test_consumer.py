@@ -237,7 +237,8 @@ def test_another_thread_may_not_use_the_consumer_meanwhile(group: Group) -> None
         ({"bootstrap_servers": "rota://y"}, "group_id is missing"),
         ({"sidecar": "x", "session_timeout_ms": 5}, "session_timeout_ms is a setting of the sidecar"),
         ({"sidecar": "x", "max_poll_records": 0}, "max_poll_records is 0"),
-        ({"sidecar": "x", "fetch_min_bytes": 1}, "unknown consumer setting 'fetch_min_bytes'"),
+        ({"sidecar": "x", "fetch_min_bytes": 1}, "fetch_min_bytes is a setting of the sidecar"),
+        ({"sidecar": "x", "fetch_minimum": 1}, "unknown consumer setting 'fetch_minimum'"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(

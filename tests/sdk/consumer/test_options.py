@@ -14,8 +14,10 @@ from rota.consumer.sidecar_process import environment, flags
 from rota.consumer.sidecars import Subscription
 from rota.consumer.validation import STRATEGIES
 from rota_sidecar.config.loading import read_sources
+from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.core.assignors.built_in import NAMES
+from rota_sidecar.wiring import kafka_property_problem
 
 KAFKA, RECORDS_IN_KAFKA = "kafka:9092", {"bootstrap_servers": "kafka:9092"}
 ROTA = "rota://127.0.0.1:7070"
@@ -71,6 +73,85 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
             "heartbeat_interval_ms is 3000, session_timeout_ms is 6000: use at most a third",
         ),
     ],
+    "client_rack": [({"client_rack": "a\nb"}, r"client_rack is 'a\\nb': use at most 249 printable")],
+    "fetch_min_bytes": [
+        ({"fetch_min_bytes": 0}, "fetch_min_bytes is 0: use an integer number of bytes from 1 to 100000000"),
+        ({"fetch_min_bytes": "1KB"}, "fetch_min_bytes is '1KB': use an integer number of bytes"),
+    ],
+    "fetch_max_bytes": [
+        ({"fetch_max_bytes": 1e6}, "fetch_max_bytes is 1000000.0: use an integer number of bytes")
+    ],
+    "fetch_max_wait_ms": [
+        (
+            {"fetch_max_wait_ms": 30_001},
+            "fetch_max_wait_ms is 30001: use an integer number of milliseconds from 1 to 30000",
+        )
+    ],
+    "max_partition_fetch_bytes": [
+        (
+            {"max_partition_fetch_bytes": True},
+            "max_partition_fetch_bytes is True: use an integer number of bytes",
+        )
+    ],
+    "metadata_max_age_ms": [
+        ({"metadata_max_age_ms": -1}, "metadata_max_age_ms is -1: use an integer number")
+    ],
+    "request_timeout_ms": [
+        (
+            {"request_timeout_ms": 9},
+            "request_timeout_ms is 9: use an integer number of milliseconds from 10 to 300000",
+        )
+    ],
+    "retry_backoff_ms": [({"retry_backoff_ms": 0.1}, "retry_backoff_ms is 0.1: use an integer number")],
+    "retry_backoff_max_ms": [
+        ({"retry_backoff_max_ms": 0}, "retry_backoff_max_ms is 0: use an integer number")
+    ],
+    "reconnect_backoff_ms": [
+        ({**RECORDS_IN_KAFKA, "reconnect_backoff_ms": 0}, "reconnect_backoff_ms is 0: use an integer number"),
+        (
+            {"reconnect_backoff_ms": 50},
+            "reconnect_backoff_ms is for Kafka, but bootstrap_servers is Rota's log",
+        ),
+    ],
+    "reconnect_backoff_max_ms": [
+        (
+            {"reconnect_backoff_max_ms": 50},
+            "reconnect_backoff_max_ms is for Kafka, but bootstrap_servers is Rota's log",
+        )
+    ],
+    "connections_max_idle_ms": [
+        (
+            {"connections_max_idle_ms": 540_000},
+            "connections_max_idle_ms is for Kafka, but bootstrap_servers is",
+        )
+    ],
+    "security_protocol": [
+        ({"security_protocol": "TLS"}, "security_protocol is 'TLS': use one of PLAINTEXT, SSL"),
+        (
+            {**RECORDS_IN_KAFKA, "security_protocol": "PLAINTEXT", "ssl_cafile": "ca.crt"},
+            "security_protocol is 'PLAINTEXT', but ssl_cafile is for TLS: use 'SSL'",
+        ),
+        (
+            {**RECORDS_IN_KAFKA, "security_protocol": "SSL", **LOGIN},
+            "security_protocol is 'SSL', but sasl_mechanism is set: use 'SASL_SSL'",
+        ),
+        (
+            {**RECORDS_IN_KAFKA, "security_protocol": "SASL_SSL"},
+            "security_protocol is 'SASL_SSL', but sasl_mechanism is not set: use one of PLAIN",
+        ),
+        (
+            {"security_protocol": "SASL_SSL"},
+            "security_protocol is 'SASL_SSL', but bootstrap_servers is Rota's log, which has no SASL: use 'SSL'",
+        ),
+    ],
+    "ssl_cafile": [
+        (
+            {"ssl_cafile": "ca.crt", "credentials": rota.Credentials(CERTIFICATE)},
+            "ssl_cafile and credentials are both set",
+        )
+    ],
+    "ssl_certfile": [({"ssl_certfile": "tls.crt"}, "ssl_keyfile is missing: a client certificate needs")],
+    "ssl_keyfile": [({"ssl_keyfile": "tls.key"}, "ssl_certfile is missing: a client certificate needs")],
     "group_instance_id": [({"group_instance_id": "a/b"}, "group_instance_id is 'a/b': use at most 249 of")],
     "coordination": [
         ({"coordination": "zookeeper"}, "coordination is 'zookeeper': use 'auto', 'rota' or 'kafka'"),
@@ -150,6 +231,22 @@ GOOD: list[dict[str, Any]] = [
     },
     {"group_instance_id": "orders-0", "client_id": "billing 1", "drain_timeout_ms": 1},
     {
+        "client_rack": "eu-1 a",
+        "fetch_min_bytes": 100_000_000,
+        "fetch_max_bytes": 1,
+        "fetch_max_wait_ms": 30_000,
+    },
+    {"max_partition_fetch_bytes": 1_000_000_000, "request_timeout_ms": 10, "metadata_max_age_ms": 1},
+    {"retry_backoff_ms": 300_000, "retry_backoff_max_ms": 1},
+    {**RECORDS_IN_KAFKA, "reconnect_backoff_ms": 3_600_000, "connections_max_idle_ms": 2**31 - 1},
+    {**RECORDS_IN_KAFKA, "reconnect_backoff_max_ms": 1, "max_partition_fetch_bytes": 1_000_000_000},
+    {**RECORDS_IN_KAFKA, "request_timeout_ms": 300_000, "fetch_max_bytes": 1_000_000_000},
+    {**RECORDS_IN_KAFKA, "request_timeout_ms": 10, "max_partition_fetch_bytes": 1, "fetch_min_bytes": 1},
+    {"bootstrap_servers": "rota://far.example", "security_protocol": "SSL"},
+    {**RECORDS_IN_KAFKA, "security_protocol": "SASL_SSL", **LOGIN},
+    {**RECORDS_IN_KAFKA, "security_protocol": "PLAINTEXT"},
+    {**RECORDS_IN_KAFKA, "ssl_cafile": "ca.crt", "ssl_certfile": "tls.crt", "ssl_keyfile": "tls.key"},
+    {
         **RECORDS_IN_KAFKA,
         "sasl_mechanism": "PLAIN",
         "sidecar_flags": ["--sasl-username-file=u", "--sasl-password-file=p"],
@@ -200,6 +297,64 @@ def test_what_the_constructor_takes_the_sidecar_takes(
     given = list(flags(options, address(options), Subscription(("orders",))))
     config = read_sources(given, environment(options)).config()
     assert assignor_problem(config.assignors, NAMES) == ""
+    assert kafka_property_problem(config) == ""
+
+
+def test_settings_under_kafkas_names_reach_the_sidecar() -> None:
+    numbers = {
+        "fetch_min_bytes": 1_000,
+        "fetch_max_bytes": 2_000,
+        "fetch_max_wait_ms": 250,
+        "max_partition_fetch_bytes": 3_000,
+        "metadata_max_age_ms": 4_000,
+        "request_timeout_ms": 5_000,
+        "retry_backoff_ms": 60,
+        "retry_backoff_max_ms": 70,
+    }
+    config = config_of({"client_rack": "eu-1", **numbers})
+    backend, member = config.backend, config.member
+    assert (backend.fetch_min_bytes, backend.fetch_max_bytes, backend.fetch_max_wait_ms) == (
+        1_000,
+        2_000,
+        250,
+    )
+    assert (config.delivery.ahead_bytes_max, backend.topics_refresh_ms) == (3_000, 4_000)
+    assert (member.rack, member.request_timeout_ms, member.backoff_ms, member.backoff_max_ms) == (
+        "eu-1",
+        5_000,
+        60,
+        70,
+    )
+    assert backend.kafka_properties == {}
+    on_kafka = config_of(
+        {**RECORDS_IN_KAFKA, **numbers, "reconnect_backoff_ms": 80, "connections_max_idle_ms": 90_000}
+    )
+    assert on_kafka.backend.kafka_properties == {
+        "fetch.message.max.bytes": "3000",
+        "socket.timeout.ms": "5000",
+        "reconnect.backoff.ms": "80",
+        "reconnect.backoff.max.ms": "2000",
+        "connections.max.idle.ms": "90000",
+    }
+
+
+def test_the_security_protocol_decides_about_tls_and_files_imply_it() -> None:
+    def tls(**more: str) -> tuple[bool, Path | None]:
+        found = config_of({**RECORDS_IN_KAFKA, **more}).security.tls
+        return found.is_on, found.ca_file
+
+    assert tls() == (False, None)
+    assert tls(security_protocol="PLAINTEXT") == (False, None)
+    assert tls(security_protocol="SSL") == (True, None)
+    assert tls(security_protocol="SASL_SSL", **LOGIN) == (True, None)
+    assert tls(security_protocol="SASL_PLAINTEXT", **LOGIN) == (False, None)
+    assert tls(ssl_cafile="ca.crt") == (True, Path("ca.crt"))
+
+
+def config_of(more: dict[str, Any]) -> SidecarConfig:
+    options = Options(**settings(more))
+    given = list(flags(options, address(options), Subscription(("orders",))))
+    return read_sources(given, environment(options)).config()
 
 
 @pytest.mark.parametrize(

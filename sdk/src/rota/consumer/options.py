@@ -11,9 +11,11 @@ from rota.consumer import validation
 from rota.consumer.batch_slice import Deserializer
 from rota.consumer.listeners import ConsumerInterceptor
 from rota.consumer.sidecar_options import SIDECAR_SETTINGS, SidecarOptions
+from rota.parameters import CONSUMER, without_kafkas
 
 if TYPE_CHECKING:
     from rota.connection import Credentials
+    from rota.security import SecurityProtocol
 
 SIDECAR = "ROTA_SIDECAR"
 MIB = 1 << 20
@@ -26,6 +28,7 @@ class Settings(TypedDict, total=False):
     bootstrap_servers: str | Sequence[str]
     sidecar: str
     client_id: str
+    client_rack: str
     enable_auto_commit: bool
     max_poll_records: int
     max_buffered_records: int
@@ -39,6 +42,17 @@ class Settings(TypedDict, total=False):
     auto_offset_reset: Literal["earliest", "latest", "none"]
     auto_commit_interval_ms: int
     isolation_level: Literal["read_uncommitted", "read_committed"]
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    metadata_max_age_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    connections_max_idle_ms: int
     max_poll_interval_ms: int
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -47,6 +61,10 @@ class Settings(TypedDict, total=False):
     coordination: Literal["auto", "kafka", "rota"]
     coordinator_address: str
     credentials: "Credentials"
+    security_protocol: "SecurityProtocol"
+    ssl_cafile: str
+    ssl_certfile: str
+    ssl_keyfile: str
     sasl_mechanism: str
     sasl_username: str
     sasl_password: str
@@ -128,8 +146,5 @@ NAMES = frozenset(each.name for each in fields(Options))
 
 
 def options_of(settings: Settings) -> Options:
-    """Build the options; raise InvalidArgument for an unknown setting."""
-    for name in settings:
-        if name not in NAMES:
-            raise errors.InvalidArgument(f"unknown consumer setting {name!r}: see rota.consumer.options")
-    return Options(**settings)
+    """Build the options; raise InvalidArgument for a setting that is unknown, or that Rota does not have."""
+    return Options(**without_kafkas(settings, NAMES, CONSUMER))  # type: ignore[arg-type]

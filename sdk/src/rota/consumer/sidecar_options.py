@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rota.connection import Credentials
-
+    from rota.security import SecurityProtocol
 
 # The sidecar's share of the drain time; the rest is for the handlers.
 SIDECAR_PART = 3
@@ -29,10 +29,28 @@ class SidecarOptions:
     # Time limit of a clean shutdown: handlers finish records in flight, then the consumer's own sidecar
     # commits and leaves.
     drain_timeout_ms: int = 45_000
+    # Rack of this process, for rack-aware strategies.
+    client_rack: str | None = None
     # Start position of a partition without a committed offset.
     auto_offset_reset: Literal["earliest", "latest", "none"] | None = None
     auto_commit_interval_ms: int | None = None
     isolation_level: Literal["read_uncommitted", "read_committed"] | None = None
+    # Limits of the sidecar's fetches: bytes that the server waits for, at most `fetch_max_wait_ms`; bytes of a
+    # response, and of a partition in it.
+    fetch_min_bytes: int | None = None
+    fetch_max_bytes: int | None = None
+    fetch_max_wait_ms: int | None = None
+    max_partition_fetch_bytes: int | None = None
+    # Interval between lookups of topics and partitions.
+    metadata_max_age_ms: int | None = None
+    # Timeout of a request to the servers, and the delays before it is sent again.
+    request_timeout_ms: int | None = None
+    retry_backoff_ms: int | None = None
+    retry_backoff_max_ms: int | None = None
+    # For connections to Kafka.
+    reconnect_backoff_ms: int | None = None
+    reconnect_backoff_max_ms: int | None = None
+    connections_max_idle_ms: int | None = None
     # Maximum time for which records may be in flight before the application loses its partitions.
     max_poll_interval_ms: int | None = None
     session_timeout_ms: int | None = None
@@ -47,6 +65,12 @@ class SidecarOptions:
     coordinator_address: str | None = None
     # Files of certificates, and of a token for rota:// addresses.
     credentials: "Credentials | None" = None
+    # The same files under the names of Kafka's clients, and whether connections have TLS and a login; derived
+    # from the other settings unless given.
+    security_protocol: "SecurityProtocol | None" = None
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
     # The Kafka login. The sidecar gets name and password in its environment.
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
@@ -62,9 +86,18 @@ class SidecarOptions:
 
 
 FLAGS: Mapping[str, str] = {
+    "client_rack": "--rack",
     "auto_offset_reset": "--initial-offset",
     "auto_commit_interval_ms": "--commit-interval-ms",
     "isolation_level": "--isolation-level",
+    "fetch_min_bytes": "--fetch-min-bytes",
+    "fetch_max_bytes": "--fetch-max-bytes",
+    "fetch_max_wait_ms": "--fetch-max-wait-ms",
+    "max_partition_fetch_bytes": "--ahead-bytes-max",
+    "metadata_max_age_ms": "--topics-refresh-ms",
+    "request_timeout_ms": "--request-timeout-ms",
+    "retry_backoff_ms": "--retry-backoff-ms",
+    "retry_backoff_max_ms": "--retry-backoff-max-ms",
     "max_poll_interval_ms": "--processing-timeout-ms",
     "session_timeout_ms": "--session-timeout-ms",
     "heartbeat_interval_ms": "--heartbeat-interval-ms",
@@ -73,10 +106,27 @@ FLAGS: Mapping[str, str] = {
     "coordinator_address": "--coordinator-address",
     "sasl_mechanism": "--sasl-mechanism",
 }
-"""Settings that become flags of the same name."""
+"""Settings that become flags."""
+
+PROPERTIES: Mapping[str, str] = {
+    "max_partition_fetch_bytes": "fetch.message.max.bytes",
+    "request_timeout_ms": "socket.timeout.ms",
+    "reconnect_backoff_ms": "reconnect.backoff.ms",
+    "reconnect_backoff_max_ms": "reconnect.backoff.max.ms",
+    "connections_max_idle_ms": "connections.max.idle.ms",
+}
+"""Settings that become properties of librdkafka, for Kafka addresses: the sidecar's flag is for its own part only, or there is none."""
+
+KAFKA_ONLY = tuple(name for name in PROPERTIES if name not in FLAGS)
+"""Settings that Rota's log does not have."""
 
 SIDECAR_SETTINGS = (
     *FLAGS,
+    *KAFKA_ONLY,
+    "security_protocol",
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
     "partition_assignment_strategy",
     "credentials",
     "sasl_username",

@@ -21,15 +21,18 @@ from rota import errors
 from rota.addresses import is_rota
 from rota.connection import CREDENTIAL_VARIABLES, Credentials, credentials_of_environment
 from rota.consumer.sidecar_log import entry_of
-from rota.consumer.sidecar_options import FLAGS, SidecarOptions
+from rota.consumer.sidecar_options import FLAGS, PROPERTIES, SidecarOptions
 from rota.consumer.sidecars import Sidecar, Subscription
 from rota.consumer.transport import GrpcTransport, Transport
+from rota.security import credentials_of, uses_tls
 
 log = logging.getLogger("rota.sidecar")
 MODULE = "rota_sidecar"
 # Time after the drain for the sidecar to close its connections.
 CLOSING_S = 5.0
 LINES_MAX = 20
+# The sidecar's own first and longest delay before it connects to a broker again.
+RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS = 100, 2_000
 LISTENS = "listening on "
 
 
@@ -163,14 +166,41 @@ def flags(options: SidecarOptions, address: str, subscription: Subscription) -> 
     for name, flag in FLAGS.items():
         if (value := getattr(options, name)) is not None:
             yield f"{flag}={value}"
+    yield from kafka_flags(options, address)
     strategy = options.partition_assignment_strategy
     if strategy is not None:
         yield f"--assignors={strategy if isinstance(strategy, str) else ','.join(strategy)}"
-    if options.credentials is not None:
-        yield from credential_flags(options.credentials)
+    yield from security_flags(options, address)
+    yield from options.sidecar_flags
+
+
+def kafka_flags(options: SidecarOptions, address: str) -> Iterator[str]:
+    """Build the flags with properties of Kafka's client; none for Rota's log."""
+    if is_rota(address):
+        return
+    given = {name: value for name in PROPERTIES if (value := getattr(options, name)) is not None}
+    if "reconnect_backoff_ms" in given or "reconnect_backoff_max_ms" in given:
+        # As in Kafka, the longest delay bounds the first one too; librdkafka refuses a first one that is longer.
+        longest_ms = given.setdefault("reconnect_backoff_max_ms", RECONNECT_BACKOFF_MAX_MS)
+        given["reconnect_backoff_ms"] = min(
+            given.get("reconnect_backoff_ms", RECONNECT_BACKOFF_MS), longest_ms
+        )
+    for name, value in given.items():
+        yield f"--config={PROPERTIES[name]}={value}"
+
+
+def security_flags(options: SidecarOptions, address: str) -> Iterator[str]:
+    """Build the flags of TLS and of credential files."""
+    credentials = credentials_of(options)
+    if uses_tls(options):
+        yield "--tls"
+    if options.security_protocol == "SASL_PLAINTEXT" and not options.coordinator_address:
+        # The application says that the password may be sent in plain text. With a coordinator it would hold for a token too.
+        yield "--insecure"
+    if credentials is not None:
+        yield from credential_flags(credentials)
     elif is_rota(address) or options.coordinator_address:
         yield from environment_flags(credentials_of_environment(os.environ))
-    yield from options.sidecar_flags
 
 
 def credential_flags(credentials: Credentials) -> Iterator[str]:

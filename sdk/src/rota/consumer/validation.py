@@ -6,13 +6,14 @@ The sidecar checks its flags again. A value that it would refuse is refused here
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
-from rota import errors
+from rota import errors, security
 from rota.addresses import address_of, is_rota
 from rota.connection import CREDENTIAL_VARIABLES
-from rota.consumer.sidecar_options import SidecarOptions
+from rota.consumer.sidecar_options import KAFKA_ONLY, SidecarOptions
+from rota.security import MECHANISMS
 from rota_service.addresses import is_loopback
 
 INT32_MAX = 2**31 - 1
@@ -23,26 +24,40 @@ HEARTBEATS_MIN = 3
 SESSION_TIMEOUT_MS = 45_000
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "load-aware-sticky")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 CHOICES: dict[str, tuple[str, ...]] = {
     "auto_offset_reset": ("earliest", "latest", "none"),
     "isolation_level": ("read_uncommitted", "read_committed"),
     "coordination": ("auto", "rota", "kafka"),
     "sasl_mechanism": MECHANISMS,
 }
-MILLISECONDS = (
-    "drain_timeout_ms",
-    "auto_commit_interval_ms",
-    "max_poll_interval_ms",
-    "session_timeout_ms",
-    "heartbeat_interval_ms",
-)
+# Highest value of each number; the lowest is 1. Those of the sidecar's flags, and of librdkafka where it is lower.
+HIGHEST: Mapping[str, int] = {
+    "drain_timeout_ms": INT32_MAX,
+    "auto_commit_interval_ms": INT32_MAX,
+    "max_poll_interval_ms": INT32_MAX,
+    "session_timeout_ms": INT32_MAX,
+    "heartbeat_interval_ms": INT32_MAX,
+    "fetch_min_bytes": 100_000_000,
+    "fetch_max_bytes": 1_000_000_000,
+    "fetch_max_wait_ms": 30_000,
+    "max_partition_fetch_bytes": 1_000_000_000,
+    "metadata_max_age_ms": INT32_MAX,
+    "request_timeout_ms": 300_000,
+    "retry_backoff_ms": 300_000,
+    "retry_backoff_max_ms": 300_000,
+    "reconnect_backoff_ms": 3_600_000,
+    "reconnect_backoff_max_ms": 3_600_000,
+    "connections_max_idle_ms": INT32_MAX,
+}
+# librdkafka waits for an answer for this long at least.
+REQUEST_TIMEOUT_MIN_MS = 10
 
 
 def faults(options: SidecarOptions) -> Iterator[str]:
     """Yield every fault, those of single settings first."""
     yield from choice_faults(options)
-    yield from time_faults(options)
+    numbers = list(number_faults(options))
+    yield from numbers or time_faults(options)
     yield from name_faults(options)
     yield from strategy_faults(options.partition_assignment_strategy)
     yield from flag_faults(options.sidecar_flags)
@@ -57,15 +72,18 @@ def choice_faults(options: SidecarOptions) -> Iterator[str]:
             yield f"{name} is {value!r}: use {said(known)}"
 
 
-def time_faults(options: SidecarOptions) -> Iterator[str]:
-    """Yield faults of times in milliseconds, and of the number of heartbeats in a session."""
-    for name in MILLISECONDS:
+def number_faults(options: SidecarOptions) -> Iterator[str]:
+    """Yield faults of single times in milliseconds and sizes in bytes."""
+    for name, highest in HIGHEST.items():
         value = getattr(options, name)
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= INT32_MAX:
-            yield f"{name} is {value!r}: use an integer number of milliseconds from 1 to {INT32_MAX}"
-            return
+        lowest = REQUEST_TIMEOUT_MIN_MS if name == "request_timeout_ms" else 1
+        if value is not None and not is_integer(value, lowest, highest):
+            unit = "milliseconds" if name.endswith("_ms") else "bytes"
+            yield f"{name} is {value!r}: use an integer number of {unit} from {lowest} to {highest}"
+
+
+def time_faults(options: SidecarOptions) -> Iterator[str]:
+    """Yield faults of the number of heartbeats in a session."""
     session_ms, heartbeat_ms = options.session_timeout_ms, options.heartbeat_interval_ms
     if session_ms is not None and session_ms < HEARTBEATS_MIN:
         yield f"session_timeout_ms is {session_ms}: use {HEARTBEATS_MIN} or more, a session has {HEARTBEATS_MIN} heartbeats"
@@ -83,8 +101,10 @@ def name_faults(options: SidecarOptions) -> Iterator[str]:
     """Yield faults of the group's and the member's names."""
     if len(options.group_id) > LENGTH_MAX:
         yield f"group_id has {len(options.group_id)} characters: use at most {LENGTH_MAX}"
-    if len(options.client_id) > LENGTH_MAX or not options.client_id.isprintable():
-        yield f"client_id is {options.client_id!r}: use at most {LENGTH_MAX} printable characters"
+    for name in ("client_id", "client_rack"):
+        label = getattr(options, name)
+        if label is not None and not is_label(label):
+            yield f"{name} is {label!r}: use at most {LENGTH_MAX} printable characters"
     if options.group_instance_id and not is_name(options.group_instance_id):
         yield f"group_instance_id is {options.group_instance_id!r}: use at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
 
@@ -134,6 +154,7 @@ def address_faults(options: SidecarOptions) -> Iterator[str]:
     yield from coordination_faults(options, rota=is_rota(servers))
     yield from credential_faults(options, servers)
     yield from login_faults(options, rota=is_rota(servers))
+    yield from security_faults(options, rota=is_rota(servers))
 
 
 def coordination_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
@@ -185,7 +206,6 @@ def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
                 yield f"{name} is set without sasl_mechanism: use {said(MECHANISMS)}"
         return
     if rota:
-        yield "sasl_mechanism is for Kafka, but bootstrap_servers is Rota's log: use credentials instead"
         return
     for name in ("sasl_username", "sasl_password"):
         flag = name.replace("_", "-")
@@ -195,6 +215,27 @@ def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
             and not is_given(options, f"{flag}-file")
         ):
             yield f"sasl_mechanism is set without {name}: set both"
+
+
+def security_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
+    """Yield faults of TLS and of what belongs to connections of one of the two systems."""
+    if rota:
+        yield from security.rota_faults(options)
+        for name in KAFKA_ONLY:
+            if getattr(options, name) is not None:
+                yield f"{name} is for Kafka, but bootstrap_servers is Rota's log, whose connections gRPC keeps and renews: omit it"
+    has_login = options.sasl_mechanism is not None or is_given(options, "sasl-mechanism")
+    yield from security.faults(options, has_login=has_login)
+
+
+def is_label(value: object) -> bool:
+    """Return whether a value can name a client or a rack."""
+    return isinstance(value, str) and len(value) <= LENGTH_MAX and value.isprintable()
+
+
+def is_integer(value: object, lowest: int, highest: int) -> bool:
+    """Return whether a value is an integer, and within bounds, both inclusive."""
+    return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
 
 def topics_fault(topics: Sequence[str], pattern: str) -> str:

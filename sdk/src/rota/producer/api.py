@@ -10,6 +10,7 @@ from rota.addresses import address_of, is_rota
 from rota.clocks import system_clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
+from rota.producer import connections
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.options import Options, Settings, options_of
@@ -37,13 +38,14 @@ class Producer:
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[Settings]) -> None:
         """`rota://host:port` for Rota's log, `host:port` for Kafka (needs the extra `rota[kafka]`)."""
-        options = options_of(settings)
+        options, address = options_of(settings), address_of(bootstrap_servers)
+        connections.check(options, address)
         self._pipeline = SendPipeline(options)
         self._transactional = bool(options.transactional_id)
         self._closed = False
         # True while the outcome of a requested abort is unknown.
         self._aborting = False
-        self._engine = _engine(address_of(bootstrap_servers), options, self._pipeline)
+        self._engine = _engine(address, options, self._pipeline)
         # Bound once: most sends do nothing but this lookup.
         self._send = self._engine.send
 

@@ -10,6 +10,7 @@ from rota.addresses import address_of
 from rota.clocks import system_clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
+from rota.producer import connections
 from rota.producer.async_engines import AsyncEngine, async_engine
 from rota.producer.futures import AsyncSendFuture, SentMany
 from rota.producer.options import Settings, options_of
@@ -31,6 +32,7 @@ class AsyncProducer:
         """Connect to `rota://host:port` for Rota's log, `host:port` for Kafka, whose client works in its own threads."""
         self._address = address_of(bootstrap_servers)
         self._options = options_of(settings)
+        connections.check(self._options, self._address)
         self._pipeline = SendPipeline(self._options)
         self._running: AsyncEngine | None = None
         # True while the outcome of a requested abort is unknown.

@@ -18,9 +18,10 @@ from rota.clocks import Clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, completed
 from rota.producer.batches import NO_OFFSET, Outcome
+from rota.producer.connections import kafka_connection
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
-from rota.producer.options import Options, buffer_exhausted
+from rota.producer.options import FOREVER, Options, buffer_exhausted
 from rota.producer.pipeline import PreparedRecord, SendPipeline
 from rota.records import Headers
 
@@ -348,6 +349,7 @@ class KafkaEngine(Engine):
 def config_of(address: str, options: Options, on_error: Callable[[KafkaError], None]) -> KafkaConfig:
     """Return the settings under librdkafka's names; the application's `kafka_config` takes precedence."""
     config: KafkaConfig = {
+        **kafka_connection(options),
         "bootstrap.servers": address,
         "acks": options.acks,
         "enable.idempotence": options.idempotent,
@@ -359,8 +361,8 @@ def config_of(address: str, options: Options, on_error: Callable[[KafkaError], N
         # Bytes bound the queue, as on Rota's log.
         "queue.buffering.max.messages": 0,
         "message.max.bytes": max(options.max_request_size, 1000),
-        "max.in.flight.requests.per.connection": min(options.max_in_flight, 5),
-        "message.send.max.retries": options.retries,
+        "max.in.flight.requests.per.connection": min(options.max_in_flight_requests_per_connection, 5),
+        "message.send.max.retries": int(min(options.retries, FOREVER)),
         "retry.backoff.ms": int(options.retry_backoff_ms),
         "retry.backoff.max.ms": int(options.retry_backoff_max_ms),
         "request.timeout.ms": int(options.request_timeout_ms),

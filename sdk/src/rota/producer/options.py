@@ -1,17 +1,20 @@
 """Settings of a producer: names, defaults, and rules between them. Read by both engines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, Protocol, TypedDict
 
 from rota import errors
+from rota.parameters import PRODUCER, without_kafkas
 from rota.producer.partitioner import Partitioner
 from rota.records import OutgoingRecord, RecordMetadata
 
 if TYPE_CHECKING:
     from rota.connection import Credentials
+    from rota.security import SecurityProtocol
 
 Acks = Literal[0, 1, "all", -1]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Serializer = Callable[[str, object], bytes | None]
 """Function of topic and object; returns the bytes."""
 OnDelivery = Callable[[RecordMetadata, errors.RotaError | None], None]
@@ -36,15 +39,17 @@ class Interceptor(Protocol):
 class Settings(TypedDict, total=False):
     """Keyword arguments of a producer; `Options` documents each."""
 
+    client_id: str
     acks: Acks
     enable_idempotence: bool
+    compression_type: Compression
     batch_size: int
     linger_ms: float
     buffer_memory: int
     max_block_ms: float
     max_request_size: int
-    max_in_flight: int
-    retries: int
+    max_in_flight_requests_per_connection: int
+    retries: float
     retry_backoff_ms: float
     retry_backoff_max_ms: float
     request_timeout_ms: float
@@ -59,6 +64,16 @@ class Settings(TypedDict, total=False):
     transaction_timeout_ms: int
     coordination: Literal["Auto", "Kafka", "Rota"]
     credentials: "Credentials"
+    security_protocol: "SecurityProtocol"
+    ssl_cafile: str
+    ssl_certfile: str
+    ssl_keyfile: str
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    connections_max_idle_ms: int
     kafka_config: Mapping[str, str | int | float | bool]
 
 
@@ -66,11 +81,15 @@ class Settings(TypedDict, total=False):
 class Options:
     """All settings of a producer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
 
+    # Name of the client in the logs of servers and of what lies before them.
+    client_id: str = "rota"
     # 'all': flushed, survives a crash of the machine; 1: written, survives a crash of the process; 0: not
     # awaited.
     acks: Acks = "all"
     # Write no record twice, and none out of order. None: as far as `acks` allows.
     enable_idempotence: bool | None = None
+    # Codec of batches, for Kafka. Rota's log keeps batches as they are: None, or 'none'.
+    compression_type: Compression | None = None
     # A batch is sent once it is this large or `linger_ms` old.
     batch_size: int = 256 * KIB
     linger_ms: float = 5
@@ -80,9 +99,9 @@ class Options:
     # Maximum size of a record.
     max_request_size: int = KIB * KIB
     # Maximum number of requests in flight. A partition is part of one of them only.
-    max_in_flight: int = 5
-    # Attempts after the first one, within `delivery_timeout_ms`.
-    retries: int = FOREVER
+    max_in_flight_requests_per_connection: int = 5
+    # Attempts after the first one, within `delivery_timeout_ms`; infinity is accepted.
+    retries: float = FOREVER
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
     request_timeout_ms: float = 30_000
@@ -101,6 +120,19 @@ class Options:
     coordination: Literal["Auto", "Kafka", "Rota"] = "Auto"
     # For rota:// addresses.
     credentials: "Credentials | None" = None
+    # Under the names of Kafka's clients: the files of `credentials`, and for Kafka the login.
+    security_protocol: "SecurityProtocol | None" = None
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    # Not part of the representation, which appears in exception reports.
+    sasl_password: str | None = field(default=None, repr=False)
+    # For connections to Kafka; None: librdkafka's own.
+    reconnect_backoff_ms: int | None = None
+    reconnect_backoff_max_ms: int | None = None
+    connections_max_idle_ms: int | None = None
     # For Kafka addresses: librdkafka properties, such as those for TLS and SASL.
     kafka_config: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
@@ -114,37 +146,54 @@ class Options:
             raise errors.InvalidArgument(message)
 
     def _faults(self) -> list[str]:
-        faults = [
-            f"{name} is {value}; it must be greater than 0"
-            for name in POSITIVE
-            if not isinstance(value := getattr(self, name), int | float) or value <= 0
+        # The other rules compare these numbers.
+        return list(self._number_faults()) or [
+            *self._acks_faults(),
+            *self._time_faults(),
+            *self._choice_faults(),
         ]
+
+    def _number_faults(self) -> Iterator[str]:
+        for name in POSITIVE:
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value <= 0:
+                yield f"{name} is {value}; it must be greater than 0"
+        for name in NOT_NEGATIVE:
+            value = getattr(self, name)
+            if not isinstance(value, int | float):
+                yield f"{name} is {value!r}; it must be a number, 0 or greater"
+        if any(isinstance(value := getattr(self, name), int | float) and value < 0 for name in NOT_NEGATIVE):
+            yield "linger_ms, max_block_ms and retries cannot be negative: use 0"
+
+    def _acks_faults(self) -> Iterator[str]:
         if self.acks not in (0, 1, "all", -1):
-            faults.append(f"acks is {self.acks!r}: use 0, 1 or 'all'")
+            yield f"acks is {self.acks!r}: use 0, 1 or 'all'"
         elif self.acks not in ("all", -1) and (self.enable_idempotence or self.transactional_id):
-            faults.append("an idempotent or transactional producer needs acks='all': omit acks")
+            yield "an idempotent or transactional producer needs acks='all': omit acks"
         if self.enable_idempotence is False and self.transactional_id:
-            faults.append("transactions need an idempotent producer: omit enable_idempotence")
-        if self.linger_ms < 0 or self.retries < 0 or self.max_block_ms < 0:
-            faults.append("linger_ms, max_block_ms and retries cannot be negative: use 0")
-        if self.delivery_timeout_ms < self.linger_ms + min(
-            self.request_timeout_ms, self.delivery_timeout_ms / 2
-        ):
-            faults.append(
-                "delivery_timeout_ms leaves no time for a request: it must be greater than linger_ms"
-            )
+            yield "transactions need an idempotent producer: omit enable_idempotence"
+
+    def _time_faults(self) -> Iterator[str]:
+        request_ms = min(self.request_timeout_ms, self.delivery_timeout_ms / 2)
+        if self.delivery_timeout_ms < self.linger_ms + request_ms:
+            yield "delivery_timeout_ms leaves no time for a request: it must be greater than linger_ms"
         if self.batch_size > self.max_request_size:
-            faults.append("batch_size is larger than max_request_size: lower it")
+            yield "batch_size is larger than max_request_size: lower it"
+
+    def _choice_faults(self) -> Iterator[str]:
+        if self.compression_type not in (None, *COMPRESSIONS):
+            yield f"compression_type is {self.compression_type!r}: use one of {', '.join(COMPRESSIONS)}"
+        if not _is_label(self.client_id):
+            yield f"client_id is {self.client_id!r}: use at most {CLIENT_ID_LENGTH_MAX} printable characters"
         if self.coordination not in COORDINATIONS:
-            faults.append(f"coordination is {self.coordination!r}: use 'Auto', 'Kafka' or 'Rota'")
-        return faults
+            yield f"coordination is {self.coordination!r}: use 'Auto', 'Kafka' or 'Rota'"
 
 
 POSITIVE = (
     "batch_size",
     "buffer_memory",
     "max_request_size",
-    "max_in_flight",
+    "max_in_flight_requests_per_connection",
     "retry_backoff_ms",
     "retry_backoff_max_ms",
     "request_timeout_ms",
@@ -152,16 +201,20 @@ POSITIVE = (
     "metadata_max_age_ms",
     "transaction_timeout_ms",
 )
+NOT_NEGATIVE = ("linger_ms", "max_block_ms", "retries")
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+CLIENT_ID_LENGTH_MAX = 249
 COORDINATIONS = ("Auto", "Kafka", "Rota")
 NAMES = frozenset(each.name for each in fields(Options))
 
 
 def options_of(settings: Settings) -> Options:
-    """Build the options; raise InvalidArgument for an unknown setting."""
-    for name in settings:
-        if name not in NAMES:
-            raise errors.InvalidArgument(f"unknown producer setting {name!r}: see rota.producer.options")
-    return Options(**settings)
+    """Build the options; raise InvalidArgument for a setting that is unknown, or that Rota does not have."""
+    return Options(**without_kafkas(settings, NAMES, PRODUCER))  # type: ignore[arg-type]
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= CLIENT_ID_LENGTH_MAX and value.isprintable()
 
 
 def buffer_exhausted(max_block_s: float) -> errors.BufferExhausted:

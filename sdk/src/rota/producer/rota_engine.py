@@ -16,10 +16,11 @@ from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, by_topic
 from rota.producer.accumulator import Accumulator, Limits
 from rota.producer.futures import completion
-from rota.producer.options import Options
+from rota.producer.options import FOREVER, Options
 from rota.producer.sender import Sender, SenderConfig
 from rota.producer.sequences import NO_IDENTITY, Identity
 from rota.producer.transaction_state import Operation, State, TransactionState
+from rota.security import credentials_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 
@@ -51,7 +52,7 @@ class RotaEngine:
         self._options = options
         self._clock = clocks.monotonic_s
         self._loop = asyncio.get_running_loop()
-        self._connection = Connection(address, options.credentials)
+        self._connection = Connection(address, credentials_of(options), options.client_id)
         self.accumulator = Accumulator(_limits(options), clocks, self._wake_soon)
         self._sender = Sender(self._connection, self.accumulator, _config(options), clocks, self._identify)
         self._sender.on_failure = self._on_batch_failure
@@ -376,8 +377,8 @@ def _config(options: Options) -> SenderConfig:
         acks={0: pb.ACKS_NONE, 1: pb.ACKS_WRITTEN}.get(
             options.acks if isinstance(options.acks, int) else -1, pb.ACKS_ALL
         ),
-        max_in_flight=options.max_in_flight,
-        retries=options.retries,
+        max_in_flight=options.max_in_flight_requests_per_connection,
+        retries=int(min(options.retries, FOREVER)),
         backoff_first_s=options.retry_backoff_ms / 1000,
         backoff_max_s=options.retry_backoff_max_ms / 1000,
         request_timeout_s=options.request_timeout_ms / 1000,

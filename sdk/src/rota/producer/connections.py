@@ -1,0 +1,126 @@
+"""
+Settings of a producer's connections: which of them its address has, and what the clients of the two systems get.
+
+`Producer` and `AsyncProducer` check their settings here before they connect; the engines take their part.
+"""
+
+import os
+from collections.abc import Iterator
+
+from rota import errors, security
+from rota.addresses import is_rota
+from rota.producer.options import Options
+from rota.security import MECHANISMS, uses_tls
+from rota_service.addresses import is_loopback
+
+# Settings of librdkafka's connections, by ours.
+PROPERTIES = {
+    "reconnect_backoff_ms": "reconnect.backoff.ms",
+    "reconnect_backoff_max_ms": "reconnect.backoff.max.ms",
+    "connections_max_idle_ms": "connections.max.idle.ms",
+}
+FILES = {
+    "ssl_cafile": "ssl.ca.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_keyfile": "ssl.key.location",
+}
+# librdkafka's own first and longest delay before it connects again.
+RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS = 100, 10_000
+RECONNECT_MS_MAX, IDLE_MS_MAX = 3_600_000, 2**31 - 1
+
+
+def check(options: Options, address: str) -> None:
+    """Raise InvalidArgument for settings that do not fit together, or that the system at the address does not have."""
+    for message in _faults(options, address):
+        raise errors.InvalidArgument(message)
+
+
+def _faults(options: Options, address: str) -> Iterator[str]:
+    yield from security.faults(options, has_login=_has_login(options))
+    if is_rota(address):
+        yield from _rota_faults(options)
+    else:
+        yield from _login_faults(options, address)
+        yield from _number_faults(options)
+
+
+def _has_login(options: Options) -> bool:
+    """Return whether the producer logs in to Kafka; `kafka_config` may name the mechanism too."""
+    given = ("sasl.mechanism", "sasl.mechanisms")
+    return options.sasl_mechanism is not None or any(name in options.kafka_config for name in given)
+
+
+def _rota_faults(options: Options) -> Iterator[str]:
+    from rota.connection import TLS_CA_VARIABLE, credentials_of_environment
+
+    yield from security.rota_faults(options)
+    if options.compression_type not in (None, "none"):
+        yield (
+            f"compression_type is {options.compression_type!r}, but bootstrap_servers is Rota's log, which keeps batches as they "
+            "are: omit it"
+        )
+    for name in PROPERTIES:
+        if getattr(options, name) is not None:
+            yield f"{name} is for Kafka, but bootstrap_servers is Rota's log, whose connections gRPC keeps and renews: omit it"
+    credentials = security.credentials_of(options) or credentials_of_environment(os.environ)
+    if uses_tls(options) and credentials.ca_file is None:
+        yield f"TLS needs the authority of Rota's servers: set ssl_cafile, or the variable {TLS_CA_VARIABLE}"
+
+
+def _login_faults(options: Options, address: str) -> Iterator[str]:
+    mechanism = options.sasl_mechanism
+    if mechanism is None:
+        return
+    if mechanism not in MECHANISMS:
+        yield f"sasl_mechanism is {mechanism!r}: use one of {', '.join(MECHANISMS)}, or librdkafka's properties in kafka_config"
+    for name in ("sasl_username", "sasl_password"):
+        if not getattr(options, name):
+            yield f"sasl_mechanism is set without {name}: set both"
+    if mechanism == "PLAIN" and options.security_protocol is None and not _is_encrypted(options):
+        for broker in address.split(","):
+            if not is_loopback(broker):
+                yield (
+                    f"the password would be sent to {broker} in plain text: set security_protocol='SASL_SSL', or "
+                    "'SASL_PLAINTEXT' to allow it"
+                )
+
+
+def _is_encrypted(options: Options) -> bool:
+    given = str(options.kafka_config.get("security.protocol", ""))
+    return uses_tls(options) or given.lower().endswith("ssl")
+
+
+def _number_faults(options: Options) -> Iterator[str]:
+    for name in PROPERTIES:
+        value, highest = (
+            getattr(options, name),
+            IDLE_MS_MAX if name == "connections_max_idle_ms" else RECONNECT_MS_MAX,
+        )
+        if value is not None and (type(value) is not int or not 0 < value <= highest):
+            yield f"{name} is {value!r}: use an integer number of milliseconds from 1 to {highest}"
+
+
+def kafka_connection(options: Options) -> dict[str, str | int]:
+    """Return librdkafka's properties for the connections; those that are not given are its own."""
+    config: dict[str, str | int] = {
+        "client.id": options.client_id,
+        "compression.type": options.compression_type or "none",
+    }
+    given = {name: value for name in PROPERTIES if (value := getattr(options, name)) is not None}
+    if "reconnect_backoff_ms" in given or "reconnect_backoff_max_ms" in given:
+        # As in Kafka, the longest delay bounds the first one too; librdkafka refuses a first one that is longer.
+        longest_ms = given.setdefault("reconnect_backoff_max_ms", RECONNECT_BACKOFF_MAX_MS)
+        given["reconnect_backoff_ms"] = min(
+            given.get("reconnect_backoff_ms", RECONNECT_BACKOFF_MS), longest_ms
+        )
+    config |= {PROPERTIES[name]: value for name, value in given.items()}
+    if uses_tls(options) or options.sasl_mechanism is not None:
+        config["security.protocol"] = ("sasl_" if _has_login(options) else "") + (
+            "ssl" if uses_tls(options) else "plaintext"
+        )
+    config |= {FILES[name]: str(file) for name in FILES if (file := getattr(options, name))}
+    if options.sasl_mechanism is not None:
+        config["sasl.mechanism"] = options.sasl_mechanism
+        config["sasl.username"] = options.sasl_username or ""
+        config["sasl.password"] = options.sasl_password or ""
+    return config

@@ -117,13 +117,20 @@ def test_settings_that_fit_are_taken(address: str, settings: dict[str, Any]) -> 
                 "sasl.password": "hush",
             },
         ),
-        ({"reconnect_backoff_ms": 50}, {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 10_000}),
-        ({"reconnect_backoff_max_ms": 50}, {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 50}),
-        ({"connections_max_idle_ms": 540_000}, {"connections.max.idle.ms": 540_000}),
+        ({"reconnect_backoff_ms": 100}, {"reconnect.backoff.ms": 100}),
+        ({"reconnect_backoff_ms": 2_000}, {"reconnect.backoff.ms": 1_000}),
+        ({"reconnect_backoff_max_ms": 20}, {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 20}),
+        ({"connections_max_idle_ms": 60_000}, {"connections.max.idle.ms": 60_000}),
     ],
 )
 def test_settings_become_properties_of_librdkafka(settings: dict[str, Any], config: dict[str, Any]) -> None:
-    own = {"client.id": "rota", "compression.type": "none"}
+    own = {
+        "client.id": "rota",
+        "compression.type": "none",
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1_000,
+        "connections.max.idle.ms": 540_000,
+    }
     assert kafka_connection(Options(**settings)) == {**own, **config}
 
 

@@ -333,7 +333,7 @@ def test_settings_under_kafkas_names_reach_the_sidecar() -> None:
         "fetch.message.max.bytes": "3000",
         "socket.timeout.ms": "5000",
         "reconnect.backoff.ms": "80",
-        "reconnect.backoff.max.ms": "2000",
+        "reconnect.backoff.max.ms": "1000",
         "connections.max.idle.ms": "90000",
     }
 

@@ -36,7 +36,27 @@ def test_connection_and_login_belong_to_the_sidecar() -> None:
         KafkaSettings(("127.0.0.1:9092",), tls=files, sasl=Sasl("PLAIN", "user", "password"))
     )
     free = {key for key in everything if not is_owned(key)}
-    assert free == {"reconnect.backoff.max.ms", "socket.keepalive.enable"}
+    assert free == {
+        "connections.max.idle.ms",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "socket.keepalive.enable",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "delays"),
+    [
+        ({}, {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}),
+        ({"reconnect.backoff.ms": "3000"}, {"reconnect.backoff.ms": "3000"}),
+        ({"reconnect.backoff.max.ms": "20"}, {"reconnect.backoff.max.ms": "20"}),
+    ],
+)
+def test_a_delay_between_connections_that_is_given_is_beside_none_of_the_sidecars(
+    given: dict[str, str], delays: dict[str, object]
+) -> None:
+    config = connection_config(KafkaSettings(("127.0.0.1:9092",), properties=given))
+    assert {key: value for key, value in config.items() if key.startswith("reconnect")} == delays
 
 
 @pytest.mark.parametrize(

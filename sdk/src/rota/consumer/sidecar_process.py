@@ -31,8 +31,8 @@ MODULE = "rota_sidecar"
 # Time after the drain for the sidecar to close its connections.
 CLOSING_S = 5.0
 LINES_MAX = 20
-# The sidecar's own first and longest delay before it connects to a broker again.
-RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS = 100, 2_000
+# The sidecar's own first and longest delay before it connects to a broker again, as Kafka's.
+RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS = 50, 1_000
 LISTENS = "listening on "
 
 

@@ -13,19 +13,15 @@ from rota.producer.options import Options
 from rota.security import MECHANISMS, uses_tls
 from rota_service.addresses import is_loopback
 
-# Settings of librdkafka's connections, by ours.
-PROPERTIES = {
-    "reconnect_backoff_ms": "reconnect.backoff.ms",
-    "reconnect_backoff_max_ms": "reconnect.backoff.max.ms",
-    "connections_max_idle_ms": "connections.max.idle.ms",
-}
+# Settings that Rota's log does not have.
+KAFKA_ONLY = ("reconnect_backoff_ms", "reconnect_backoff_max_ms", "connections_max_idle_ms")
 FILES = {
     "ssl_cafile": "ssl.ca.location",
     "ssl_certfile": "ssl.certificate.location",
     "ssl_keyfile": "ssl.key.location",
 }
-# librdkafka's own first and longest delay before it connects again.
-RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS = 100, 10_000
+# Kafka's defaults.
+RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS, IDLE_MS = 50, 1_000, 540_000
 RECONNECT_MS_MAX, IDLE_MS_MAX = 3_600_000, 2**31 - 1
 
 
@@ -59,7 +55,7 @@ def _rota_faults(options: Options) -> Iterator[str]:
             f"compression_type is {options.compression_type!r}, but bootstrap_servers is Rota's log, which keeps batches as they "
             "are: omit it"
         )
-    for name in PROPERTIES:
+    for name in KAFKA_ONLY:
         if getattr(options, name) is not None:
             yield f"{name} is for Kafka, but bootstrap_servers is Rota's log, whose connections gRPC keeps and renews: omit it"
     credentials = security.credentials_of(options) or credentials_of_environment(os.environ)
@@ -91,7 +87,7 @@ def _is_encrypted(options: Options) -> bool:
 
 
 def _number_faults(options: Options) -> Iterator[str]:
-    for name in PROPERTIES:
+    for name in KAFKA_ONLY:
         value, highest = (
             getattr(options, name),
             IDLE_MS_MAX if name == "connections_max_idle_ms" else RECONNECT_MS_MAX,
@@ -101,19 +97,16 @@ def _number_faults(options: Options) -> Iterator[str]:
 
 
 def kafka_connection(options: Options) -> dict[str, str | int]:
-    """Return librdkafka's properties for the connections; those that are not given are its own."""
+    """Return librdkafka's properties for the connections."""
     config: dict[str, str | int] = {
         "client.id": options.client_id,
         "compression.type": options.compression_type or "none",
     }
-    given = {name: value for name in PROPERTIES if (value := getattr(options, name)) is not None}
-    if "reconnect_backoff_ms" in given or "reconnect_backoff_max_ms" in given:
-        # As in Kafka, the longest delay bounds the first one too; librdkafka refuses a first one that is longer.
-        longest_ms = given.setdefault("reconnect_backoff_max_ms", RECONNECT_BACKOFF_MAX_MS)
-        given["reconnect_backoff_ms"] = min(
-            given.get("reconnect_backoff_ms", RECONNECT_BACKOFF_MS), longest_ms
-        )
-    config |= {PROPERTIES[name]: value for name, value in given.items()}
+    longest_ms = options.reconnect_backoff_max_ms or RECONNECT_BACKOFF_MAX_MS
+    # As in Kafka, the longest delay bounds the first one too; librdkafka refuses a first one that is longer.
+    config["reconnect.backoff.ms"] = min(options.reconnect_backoff_ms or RECONNECT_BACKOFF_MS, longest_ms)
+    config["reconnect.backoff.max.ms"] = longest_ms
+    config["connections.max.idle.ms"] = options.connections_max_idle_ms or IDLE_MS
     if uses_tls(options) or options.sasl_mechanism is not None:
         config["security.protocol"] = ("sasl_" if _has_login(options) else "") + (
             "ssl" if uses_tls(options) else "plaintext"

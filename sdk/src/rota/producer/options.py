@@ -129,7 +129,7 @@ class Options:
     sasl_username: str | None = None
     # Not part of the representation, which appears in exception reports.
     sasl_password: str | None = field(default=None, repr=False)
-    # For connections to Kafka; None: librdkafka's own.
+    # For connections to Kafka; None: Kafka's defaults, 50, 1,000 and 540,000.
     reconnect_backoff_ms: int | None = None
     reconnect_backoff_max_ms: int | None = None
     connections_max_idle_ms: int | None = None

@@ -36,6 +36,8 @@ REFUSALS = DENIED | {
     KafkaError.INVALID_RECORD,
     KafkaError.POLICY_VIOLATION,
 }
+# Kafka's defaults of the delays before a broker is connected again.
+RECONNECT: Config = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}
 FETCH_ERRORS = {
     KafkaError._AUTO_OFFSET_RESET: FetchError.OUT_OF_RANGE,
     KafkaError.OFFSET_OUT_OF_RANGE: FetchError.OUT_OF_RANGE,
@@ -71,7 +73,7 @@ def connection_config(settings: KafkaSettings) -> Config:
         "client.id": settings.client_id,
         # Errors arrive in callbacks; librdkafka's own log lines on standard error would not be in the format of the log.
         "log_level": 0,
-        "reconnect.backoff.max.ms": 2_000,
+        "connections.max.idle.ms": 540_000,
         "socket.keepalive.enable": True,
         "security.protocol": _protocol(settings),
     }
@@ -86,6 +88,9 @@ def connection_config(settings: KafkaSettings) -> Config:
         config["sasl.mechanism"] = settings.sasl.mechanism
         config["sasl.username"] = credentials.user
         config["sasl.password"] = credentials.password
+    if not RECONNECT.keys() & settings.properties.keys():
+        # With one of them given, the other one is librdkafka's: it refuses a first delay that is longer than the longest.
+        config |= RECONNECT
     # After the tuning of a client, which they replace, also by a property's other name.
     return {**config, **settings.properties}
 

@@ -73,7 +73,10 @@ REFUSED = {
     "ssl_crlfile": "certificates are not checked against revocation lists: replace the authority in ssl_cafile",
     "ssl_password": "keys are read without a password: restrict the permissions of ssl_keyfile",
     "ssl_ciphers": "gRPC and librdkafka choose the ciphers",
-    "api_version": "versions of the protocol are negotiated with the server",
+    **_by_name(
+        ("api_version", "api_version_auto_timeout_ms"),
+        "versions of the protocol are negotiated with the server",
+    ),
     **_by_name(
         (
             "sasl_kerberos_name",
@@ -96,7 +99,14 @@ METRICS = (
     "statistics_interval_ms",
     "stats_cb",
 )
-SOCKETS = ("receive_buffer_bytes", "send_buffer_bytes", "receive_message_max_bytes", "socket_options")
+SOCKETS = (
+    "sock_chunk_bytes",
+    "sock_chunk_buffer_count",
+    "receive_buffer_bytes",
+    "send_buffer_bytes",
+    "receive_message_max_bytes",
+    "socket_options",
+)
 
 CONSUMER = KafkaParameters(
     "consumer",
@@ -128,6 +138,7 @@ CONSUMER = KafkaParameters(
         ),
         "bootstrap_timeout_ms": "no constructor waits for a server: calls wait for default_api_timeout_ms",
         "max_in_flight_requests_per_connection": "the sidecar fetches each partition once at a time, and merges requests",
+        "legacy_iterator": "there is one kind of iteration, over the records of polls",
         "enable_incremental_fetch_sessions": "the sidecar makes the fetch requests, and they have no sessions",
         **_by_name(
             ("default_offset_commit_callback", "on_commit"),

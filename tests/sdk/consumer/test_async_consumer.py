@@ -95,8 +95,18 @@ def test_assigning_by_hand_and_unsubscribing() -> None:
             await consumer.subscribe("orders")
         await consumer.unsubscribe()
         assert consumer.assignment() == set()
-        batches = await consumer.poll_batches(timeout_ms=50)
-        assert batches == []
+        with pytest.raises(errors.IllegalState, match="not subscribed and has no partitions assigned"):
+            await consumer.poll_batches(timeout_ms=50)
+
+    using(use)
+
+
+def test_subscribing_to_an_empty_list_is_unsubscribing() -> None:
+    async def use(consumer: rota.AsyncConsumer, group: Group) -> None:
+        await consumer.subscribe("orders")
+        await read(consumer, 10)
+        await consumer.subscribe([])
+        assert (consumer.subscription(), consumer.assignment()) == (set(), set())
 
     using(use)
 

@@ -10,6 +10,7 @@ from typing_extensions import override
 import rota
 from rota import errors
 from rota.consumer.listeners import Partitions, Polled
+from rota.consumer.options import Options
 from rota.serializers import INTEGER, STRING
 from rota.testing import Group
 from tests.sdk.consumer.reading import P0, P1, SOON_MS, WAIT_MS, Listener, fill, offsets, read
@@ -50,7 +51,40 @@ def test_unsubscribing_commits_revokes_and_stops(group: Group) -> None:
     assert consumer.subscription() == set()
     assert group.committed[P0] == 3
     fill(group, 3)
-    assert consumer.poll(timeout_ms=SOON_MS) == {}
+    with pytest.raises(errors.IllegalState, match="not subscribed and has no partitions assigned"):
+        consumer.poll(timeout_ms=SOON_MS)
+
+
+def test_subscribing_to_an_empty_list_unsubscribes(group: Group) -> None:
+    fill(group, 3)
+    listener = Listener()
+    consumer = group.consumer()
+    consumer.subscribe(["orders"], listener=listener)
+    read(consumer, 3)
+    consumer.subscribe([])
+    assert (consumer.subscription(), consumer.assignment()) == (set(), set())
+    assert listener.calls[-1] == ("revoked", (P0, P1))
+    assert group.committed[P0] == 3
+    consumer.assign([P1])
+    consumer.subscribe(iter(()))
+    assert consumer.assignment() == set()
+
+
+@pytest.mark.parametrize("topics", ["", [""], ["orders", ""]])
+def test_an_empty_name_is_no_topic(group: Group, topics: str | list[str]) -> None:
+    with pytest.raises(errors.InvalidArgument, match="'' is not a valid topic name"):
+        group.consumer().subscribe(topics)
+
+
+def test_a_consumer_with_a_sidecar_of_its_own_polls_only_what_it_has_subscribed_to() -> None:
+    given: dict[str, Any] = {"group_id": "billing", "bootstrap_servers": "rota://127.0.0.1:1"}
+    with rota.Consumer(**given) as consumer:
+        for poll in (consumer.poll, consumer.poll_batches, lambda: next(consumer)):
+            with pytest.raises(errors.IllegalState, match=r"call subscribe\(\) or assign\(\)"):
+                poll()
+    assert Options(**given).sidecar_may_subscribe is False
+    assert Options(**given, sidecar_flags=["--topics=orders"]).sidecar_may_subscribe
+    assert Options(sidecar="unix:/run/rota.sock").sidecar_may_subscribe
 
 
 def test_a_consumer_can_subscribe_anew(group: Group) -> None:

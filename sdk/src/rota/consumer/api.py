@@ -81,17 +81,21 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: str | Iterable[str] = (),
+        topics: str | Iterable[str] | None = None,
         pattern: str = "",
         listener: RebalanceListener | None = None,
     ) -> None:
         """
-        Subscribe to topics, or to all topics whose whole name matches a pattern; replaces the previous subscription.
+        Subscribe to topics, or to all topics whose whole name matches a pattern; replaces the previous subscription. An empty list
+        of topics unsubscribes.
 
         >>> consumer.subscribe(["orders", "payments"])        # doctest: +SKIP
         >>> consumer.subscribe(pattern=r"orders-.*")          # doctest: +SKIP
         """
         subscription = subscription_of(topics, pattern)
+        if not subscription:
+            self.unsubscribe()
+            return
         with self._exclusive():
             if self._engine.is_manual:
                 raise errors.IllegalState(

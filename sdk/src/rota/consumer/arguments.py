@@ -25,10 +25,10 @@ def sidecar_of(options: Options) -> Sidecar:
     return ExternalSidecar(options.address)
 
 
-def subscription_of(topics: str | Iterable[str], pattern: str) -> Subscription:
-    """Build the subscription; raise InvalidArgument unless exactly one of topics and pattern is given."""
-    names = (topics,) if isinstance(topics, str) else tuple(topics)
-    if bool(names) == bool(pattern):
+def subscription_of(topics: str | Iterable[str] | None, pattern: str) -> Subscription:
+    """Build the subscription, an empty one for an empty list of topics; raise InvalidArgument without topics and pattern, or with both."""
+    names = (topics,) if isinstance(topics, str) else tuple(topics or ())
+    if (topics is None or names) and bool(names) == bool(pattern):
         raise errors.InvalidArgument(
             "subscribe takes either topics or a pattern; to subscribe to nothing, call unsubscribe()"
         )

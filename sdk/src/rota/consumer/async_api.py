@@ -75,10 +75,13 @@ class AsyncConsumer:
     # Subscription and assignment
 
     async def subscribe(
-        self, topics: str | Iterable[str] = (), pattern: str = "", listener: Listener | None = None
+        self, topics: str | Iterable[str] | None = None, pattern: str = "", listener: Listener | None = None
     ) -> None:
-        """Subscribe to topics, or to all topics whose whole name matches a pattern."""
+        """Subscribe to topics, or to all topics whose whole name matches a pattern; an empty list of topics unsubscribes."""
         subscription = subscription_of(topics, pattern)
+        if not subscription:
+            await self.unsubscribe()
+            return
         self._check()
         if self._engine.is_manual:
             raise errors.IllegalState(

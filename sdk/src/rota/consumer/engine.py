@@ -59,6 +59,8 @@ class Engine(SidecarListener):
         self.client = SidecarClient(self._open, clock)
         self.subscription = Subscription()
         self.is_manual = False
+        # The sidecar may consume topics without a subscription of the application.
+        self._sidecar_subscribes = options.sidecar_may_subscribe
         self._was_attached = False
         self._timeout_s = options.default_api_timeout_ms / 1000
         self._group_id = options.group_id
@@ -81,7 +83,7 @@ class Engine(SidecarListener):
 
     async def _on_attached(self, attachment: Attachment, transport: Transport) -> None:
         settings = attachment.settings
-        self._check(settings)
+        messages.check_settings(settings, self._group_id)
         self._group_id = settings.group_id
         if self.is_manual and self._was_attached:
             await self._restore_manual_assignment()
@@ -90,18 +92,6 @@ class Engine(SidecarListener):
         self._was_attached = True
         self._outage.on_attached()
         await self._send_credit()
-
-    def _check(self, settings: pb.AttachResponse.Attached) -> None:
-        if self._group_id and settings.group_id != self._group_id:
-            raise errors.SidecarFailed(
-                f"the sidecar is a member of group {settings.group_id!r}, but group_id is {self._group_id!r}: omit group_id, "
-                "or use the sidecar of that group"
-            )
-        if settings.ordering not in (pb.ORDERING_PARTITION, pb.ORDERING_UNSPECIFIED):
-            raise errors.SidecarFailed(
-                f"the sidecar delivers with {pb.Ordering.Name(settings.ordering)}, but a consumer needs partition order: set the "
-                "group's ordering to 'partition', or use @rota.handler"
-            )
 
     async def _restore_manual_assignment(self) -> None:
         """Repeat assignment, pauses and positions for a sidecar that has restarted and lost them."""
@@ -160,6 +150,10 @@ class Engine(SidecarListener):
         Finish returned records, return buffered records of paused partitions, then `step`; combined to switch threads
         once.
         """
+        if not (self.subscription or self.is_manual or self._sidecar_subscribes):
+            raise errors.IllegalState(
+                "the consumer is not subscribed and has no partitions assigned: call subscribe() or assign() before it polls"
+            )
         number = self.handoff.begin()
         self._ensure_attached()
         await self._send_finished()
@@ -288,6 +282,7 @@ class Engine(SidecarListener):
     async def unsubscribe(self, within_s: float) -> None:
         """Leave the group, or drop the manual assignment."""
         was_manual, self.is_manual, self.subscription = self.is_manual, False, Subscription()
+        self._sidecar_subscribes = False
         self.core.assign(())
         if not self._attachment.runs:
             return

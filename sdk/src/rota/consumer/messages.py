@@ -123,6 +123,20 @@ def credit(records: int) -> pb.DeliverRequest:
     return pb.DeliverRequest(credit=pb.DeliverRequest.Credit(records=records))
 
 
+def check_settings(settings: pb.AttachResponse.Attached, group_id: str) -> None:
+    """Raise SidecarFailed for a sidecar of another group than this one, if given, or without partition order."""
+    if group_id and settings.group_id != group_id:
+        raise errors.SidecarFailed(
+            f"the sidecar is a member of group {settings.group_id!r}, but group_id is {group_id!r}: omit group_id, "
+            "or use the sidecar of that group"
+        )
+    if settings.ordering not in (pb.ORDERING_PARTITION, pb.ORDERING_UNSPECIFIED):
+        raise errors.SidecarFailed(
+            f"the sidecar delivers with {pb.Ordering.Name(settings.ordering)}, but a consumer needs partition order: set the "
+            "group's ordering to 'partition', or use @rota.handler"
+        )
+
+
 def acknowledgement(event_id: int) -> pb.DeliverRequest:
     """Build the acknowledgement of an event; records in flight of revoked partitions count as not begun."""
     return pb.DeliverRequest(acknowledge=pb.AttachRequest.Acknowledge(event_id=event_id))

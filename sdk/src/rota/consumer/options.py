@@ -129,6 +129,13 @@ class Options(SidecarOptions):
         return bool(self.bootstrap_servers) and not self.sidecar
 
     @property
+    def sidecar_may_subscribe(self) -> bool:
+        """Return whether topics may be among the settings of the sidecar, so that the application need not subscribe."""
+        return not self.own_sidecar or any(
+            validation.is_given(self, flag) for flag in ("topics", "topic-pattern")
+        )
+
+    @property
     def address(self) -> str:
         """Address of the running sidecar; empty if there is none."""
         return self.sidecar or os.environ.get(SIDECAR, "")

@@ -97,7 +97,7 @@ def test_what_cannot_be_sent_is_refused_where_it_is_given(record: tuple[Any, ...
 
 
 def test_a_serializer_that_fails_is_named_with_its_topic() -> None:
-    preparation = SendPipeline(Options(value_serializer=lambda topic, value: b"%d" % value))  # type: ignore[str-format]
+    preparation = SendPipeline(Options(value_serializer=lambda topic, value: b"%d" % value))
     with pytest.raises(errors.SerializationFailed, match="value_serializer failed on a record for orders"):
         preparation.prepare(OutgoingRecord("orders", "text"), lambda _: 1)
 

@@ -8,6 +8,8 @@ from rota.records import Headers, Record, TopicPartition
 
 Deserializer = Callable[[str, bytes | None], Any]
 """Function of topic and bytes; returns the object."""
+GivenDeserializer = Deserializer | Callable[[Any], Any]
+"""The same, or a function of the bytes alone; `rota.serializers.with_topic` makes a `Deserializer` of it."""
 
 
 class Columns(Protocol):

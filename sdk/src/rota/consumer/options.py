@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from rota import errors
 from rota.consumer import validation
-from rota.consumer.batch_slice import Deserializer
+from rota.consumer.batch_slice import GivenDeserializer
 from rota.consumer.listeners import ConsumerInterceptor
 from rota.consumer.sidecar_options import SIDECAR_SETTINGS, SidecarOptions
 from rota.parameters import CONSUMER, without_kafkas
@@ -36,8 +36,8 @@ class Settings(TypedDict, total=False):
     default_api_timeout_ms: float
     drain_timeout_ms: int
     consumer_timeout_ms: float
-    key_deserializer: Deserializer
-    value_deserializer: Deserializer
+    key_deserializer: GivenDeserializer
+    value_deserializer: GivenDeserializer
     interceptors: Sequence[ConsumerInterceptor]
     auto_offset_reset: Literal["earliest", "latest", "none"]
     auto_commit_interval_ms: int
@@ -89,8 +89,8 @@ class Options(SidecarOptions):
     default_api_timeout_ms: float = 60_000
     # Iteration ends when no record has arrived for this long.
     consumer_timeout_ms: float = math.inf
-    key_deserializer: Deserializer | None = None
-    value_deserializer: Deserializer | None = None
+    key_deserializer: GivenDeserializer | None = None
+    value_deserializer: GivenDeserializer | None = None
     interceptors: Sequence[ConsumerInterceptor] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:

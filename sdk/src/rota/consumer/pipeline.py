@@ -13,6 +13,7 @@ from rota.consumer.batch_slice import BatchSlice
 from rota.consumer.engine import Engine
 from rota.consumer.options import Options
 from rota.records import Record, TopicPartition
+from rota.serializers import with_topic
 
 log = logging.getLogger("rota.consumer")
 
@@ -24,14 +25,17 @@ class PollPipeline:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        key, value = options.key_deserializer, options.value_deserializer
+        self._key_deserializer = None if key is None else with_topic(key)
+        self._value_deserializer = None if value is None else with_topic(value)
 
     def records(self, batch_slice: BatchSlice) -> Iterator[Record[Any, Any]]:
         """Iterate over deserialized records; raises what the deserializers raise."""
-        return batch_slice.records(self._options.key_deserializer, self._options.value_deserializer)
+        return batch_slice.records(self._key_deserializer, self._value_deserializer)
 
     def deserialize(self, batch_slice: BatchSlice) -> tuple[list[Record[Any, Any]], Exception | None]:
         """Deserialize records up to the first failure; return them and the failure, if any."""
-        if self._options.key_deserializer is None and self._options.value_deserializer is None:
+        if self._key_deserializer is None and self._value_deserializer is None:
             return list(batch_slice.records(None, None)), None
         records: list[Record[Any, Any]] = []
         try:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rota import errors
-from rota.consumer.batch_slice import Deserializer
+from rota.consumer.batch_slice import Deserializer, GivenDeserializer
 from rota.records import Record
+from rota.serializers import with_topic
 
 Function = Callable[[Record[Any, Any]], object] | Callable[[Record[Any, Any]], Awaitable[object]]
 Ordering = Literal["partition", "key", "unordered"]
@@ -77,8 +78,8 @@ def handler(
     *topics: str,
     ordering: Ordering = "partition",
     concurrency: int = 64,
-    key_deserializer: Deserializer | None = None,
-    value_deserializer: Deserializer | None = None,
+    key_deserializer: GivenDeserializer | None = None,
+    value_deserializer: GivenDeserializer | None = None,
 ) -> Callable[[Function], Handler]:
     """
     Make a function the handler of topics.
@@ -100,8 +101,12 @@ def handler(
     if concurrency < 1:
         raise errors.InvalidArgument(f"concurrency is {concurrency}; it must be 1 or more")
 
+    key, value = (
+        None if each is None else with_topic(each) for each in (key_deserializer, value_deserializer)
+    )
+
     def made(function: Function) -> Handler:
-        return Handler(function, topics, ordering, concurrency, key_deserializer, value_deserializer)
+        return Handler(function, topics, ordering, concurrency, key, value)
 
     return made
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from rota import errors
 from rota.parameters import PRODUCER, without_kafkas
@@ -17,6 +17,8 @@ Acks = Literal[0, 1, "all", -1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Serializer = Callable[[str, object], bytes | None]
 """Function of topic and object; returns the bytes."""
+GivenSerializer = Serializer | Callable[[Any], bytes | None]
+"""The same, or a function of the object alone; `rota.serializers.with_topic` makes a `Serializer` of it."""
 OnDelivery = Callable[[RecordMetadata, errors.RotaError | None], None]
 """Function of the record's metadata (offset -1 if it was not written) and the error, if any."""
 
@@ -56,8 +58,8 @@ class Settings(TypedDict, total=False):
     delivery_timeout_ms: float
     metadata_max_age_ms: float
     partitioner: Partitioner
-    key_serializer: Serializer
-    value_serializer: Serializer
+    key_serializer: GivenSerializer
+    value_serializer: GivenSerializer
     interceptors: Sequence[Interceptor]
     on_delivery: OnDelivery
     transactional_id: str
@@ -109,8 +111,8 @@ class Options:
     # Interval at which the number of partitions is refreshed.
     metadata_max_age_ms: float = 300_000
     partitioner: Partitioner | None = None
-    key_serializer: Serializer | None = None
-    value_serializer: Serializer | None = None
+    key_serializer: GivenSerializer | None = None
+    value_serializer: GivenSerializer | None = None
     interceptors: Sequence[Interceptor] = field(default_factory=tuple)
     on_delivery: OnDelivery | None = None
     # Makes the producer transactional: all records belong to transactions.

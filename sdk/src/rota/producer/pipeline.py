@@ -12,6 +12,7 @@ from rota.producer.batches import Outcome
 from rota.producer.futures import call_guarded, metadata_of
 from rota.producer.options import Options, Serializer
 from rota.records import Headers, OutgoingRecord, RecordMetadata
+from rota.serializers import with_topic
 
 Bytes = bytes | None
 TIMESTAMP_MAX = (1 << 63) - 1
@@ -33,8 +34,9 @@ class SendPipeline:
 
     def __init__(self, options: Options) -> None:
         self._interceptors = tuple(options.interceptors)
-        self._key_serializer = options.key_serializer
-        self._value_serializer = options.value_serializer
+        key, value = options.key_serializer, options.value_serializer
+        self._key_serializer = None if key is None else with_topic(key)
+        self._value_serializer = None if value is None else with_topic(value)
         self._partitioner = options.partitioner
         self._on_delivery = options.on_delivery
         # True if `prepare` does more than validate.

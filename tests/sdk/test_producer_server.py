@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 import rota
 from rota import errors
@@ -169,15 +170,17 @@ def test_without_acks_nobody_knows_where_a_record_lies(server: str, topic: str) 
     assert [record.value for record in part] == [b"x"]
 
 
-class Stamping:
+class Stamping(rota.ProducerInterceptor):
     """An interceptor that changes what is sent, and notes what it is told."""
 
     def __init__(self) -> None:
         self.acknowledged: list[tuple[int, errors.RotaError | None]] = []
 
+    @override
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         return OutgoingRecord(record.topic, record.value, record.key, headers=[("stamp", b"1")])
 
+    @override
     def on_acknowledgement(self, metadata: rota.RecordMetadata, error: errors.RotaError | None) -> None:
         self.acknowledged.append((metadata.offset, error))
 

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 import rota
 from rota import errors
@@ -103,16 +104,13 @@ def test_a_serializer_that_fails_is_named_with_its_topic() -> None:
 
 
 def test_interceptors_see_a_record_one_after_the_other() -> None:
-    class Adding:
+    class Adding(rota.ProducerInterceptor):
         def __init__(self, suffix: str) -> None:
             self.suffix = suffix
 
+        @override
         def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
             return OutgoingRecord(record.topic, f"{record.value}{self.suffix}")
-
-        def on_acknowledgement(
-            self, metadata: rota.RecordMetadata, error: errors.RotaError | None
-        ) -> None: ...
 
     options = Options(
         interceptors=[Adding("b"), Adding("c")], value_serializer=lambda _, value: str(value).encode()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rota.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from rota.producer.api import Producer
     from rota.producer.async_api import AsyncProducer
+    from rota.producer.interceptors import ProducerInterceptor
     from rota.records import OutgoingRecord, Record, RecordMetadata, TopicPartition
     from rota.topics import Topics, create_topics
 
@@ -39,6 +40,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OutgoingRecord",
     "Producer",
+    "ProducerInterceptor",
     "RebalanceListener",
     "Record",
     "RecordMetadata",
@@ -71,6 +73,7 @@ _HOMES = {
     "OffsetAndTimestamp": "rota.offsets",
     "OutgoingRecord": "rota.records",
     "Producer": "rota.producer.api",
+    "ProducerInterceptor": "rota.producer.interceptors",
     "RebalanceListener": "rota.consumer.listeners",
     "Record": "rota.records",
     "RecordMetadata": "rota.records",

@@ -196,6 +196,17 @@ class Watcher(rota.ConsumerInterceptor):
 
     def __init__(self) -> None:
         self.committed: list[Mapping[rota.TopicPartition, rota.OffsetAndMetadata]] = []
+        self.client_ids: list[object] = []
+        # Number of commits before each close.
+        self.closed: list[int] = []
+
+    @override
+    def configure(self, settings: Mapping[str, object]) -> None:
+        self.client_ids.append(settings["client_id"])
+
+    @override
+    def close(self) -> None:
+        self.closed.append(len(self.committed))
 
     @override
     def on_consume(self, records: Polled) -> Polled:
@@ -216,6 +227,17 @@ def test_interceptors_see_what_is_returned_and_what_is_committed(group: Group) -
     assert offsets(read(consumer, 2)) == [0, 2]
     consumer.commit({P0: 4})
     assert watcher.committed == [{P0: rota.OffsetAndMetadata(4)}]
+
+
+def test_interceptors_are_configured_and_closed_after_the_last_commit(group: Group) -> None:
+    fill(group, 2)
+    watcher = Watcher()
+    consumer = group.consumer("orders", interceptors=[watcher], client_id="billing")
+    read(consumer, 1)
+    assert (watcher.client_ids, watcher.closed) == (["billing"], [])
+    consumer.close()
+    consumer.close()
+    assert watcher.closed == [1]
 
 
 class Broken(rota.ConsumerInterceptor):

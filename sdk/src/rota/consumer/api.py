@@ -414,6 +414,7 @@ class Consumer:
                 self._closed = True
                 self._run(self._engine.close(within_s))
                 self._pipeline.run_commit_callbacks(self._engine)
+                self._pipeline.close()
 
     def __enter__(self) -> Self:
         return self

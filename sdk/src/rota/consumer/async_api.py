@@ -362,6 +362,7 @@ class AsyncConsumer:
             self._closed = True
             await self._engine.close(within_s)
             self._pipeline.run_commit_callbacks(self._engine)
+            self._pipeline.close()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -58,7 +58,14 @@ Polled = Mapping[TopicPartition, Sequence[Record[Any, Any]]]
 
 
 class ConsumerInterceptor:
-    """Observes or changes the records that a consumer returns, and observes its commits. An exception is logged and ignored."""
+    """
+    Observes or changes the records that a consumer returns, and observes its commits. Override what you need.
+
+    What its methods raise is logged and ignored; only what `configure` raises ends the constructor.
+    """
+
+    def configure(self, settings: Mapping[str, object]) -> None:
+        """Called once, with all settings of the consumer, before its first record."""
 
     def on_consume(self, records: Polled) -> Polled:
         """Return the records that `poll` returns instead."""
@@ -66,3 +73,6 @@ class ConsumerInterceptor:
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Called after the consumer has committed. Periodic commits of the sidecar are not reported."""
+
+    def close(self) -> None:
+        """Called when the consumer is closed, after its last commit."""

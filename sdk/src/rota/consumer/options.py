@@ -117,6 +117,12 @@ class Options(SidecarOptions):
             faults.append(
                 f"no sidecar is configured: set sidecar= or {SIDECAR}, or bootstrap_servers= to start one"
             )
+        interceptors: Sequence[object] = self.interceptors
+        faults += [
+            f"interceptors has {each!r}: use a subclass of rota.ConsumerInterceptor"
+            for each in interceptors
+            if not isinstance(each, ConsumerInterceptor)
+        ]
         if self.own_sidecar and not self.group_id:
             faults.append("group_id is missing: set the group to join")
         if self.own_sidecar and not faults:

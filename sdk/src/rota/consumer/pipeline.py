@@ -6,6 +6,7 @@ Outcomes of commits pass through it as well: interceptors, then the commit's own
 
 import logging
 from collections.abc import Collection, Iterator
+from dataclasses import fields
 from typing import Any
 
 from rota import errors
@@ -28,6 +29,15 @@ class PollPipeline:
         key, value = options.key_deserializer, options.value_deserializer
         self._key_deserializer = None if key is None else with_topic(key)
         self._value_deserializer = None if value is None else with_topic(value)
+
+        settings = {each.name: getattr(options, each.name) for each in fields(options)}
+        for interceptor in options.interceptors:
+            interceptor.configure(settings)
+
+    def close(self) -> None:
+        """Close the interceptors."""
+        for interceptor in self._options.interceptors:
+            _call_guarded(interceptor.close)
 
     def records(self, batch_slice: BatchSlice) -> Iterator[Record[Any, Any]]:
         """Iterate over deserialized records; raises what the deserializers raise."""
@@ -71,7 +81,7 @@ def _call_guarded(callback: Any, *given: object) -> None:  # noqa: ANN401  the a
     try:
         callback(*given)
     except Exception:
-        log.exception("a commit callback raised; the commit itself is not affected")
+        log.exception("a callback of the application raised; the consumer is not affected")
 
 
 def deserialization_failed(

@@ -11,10 +11,11 @@ from rota.clocks import system_clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer import connections
+from rota.producer.batches import Outcome
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
-from rota.producer.options import Options, Settings, options_of
-from rota.producer.pipeline import SendPipeline, all_bytes, check
+from rota.producer.options import Options, Settings, options_of, settings_of
+from rota.producer.pipeline import PreparedRecord, SendPipeline, all_bytes, check
 from rota.records import Headers, OutgoingRecord
 
 CLOSE_S = 30.0
@@ -41,11 +42,16 @@ class Producer:
         options, address = options_of(settings), address_of(bootstrap_servers)
         connections.check(options, address)
         self._pipeline = SendPipeline(options)
+        self._pipeline.configure(settings_of(options, address))
         self._transactional = bool(options.transactional_id)
         self._closed = False
         # True while the outcome of a requested abort is unknown.
         self._aborting = False
-        self._engine = _engine(address, options, self._pipeline)
+        try:
+            self._engine = _engine(address, options, self._pipeline)
+        except BaseException:
+            self._pipeline.close()
+            raise
         # Bound once: most sends do nothing but this lookup.
         self._send = self._engine.send
 
@@ -72,8 +78,11 @@ class Producer:
             return self._send(topic, value, key, partition, timestamp_ms, headers)  # type: ignore[arg-type]
         record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
         prepared = self._pipeline.prepare(record, self._engine.partitions_for)
-        check(None, None, prepared.timestamp_ms, prepared.headers)
-        return self._send(*prepared)
+        try:
+            return self._send(*prepared)
+        except errors.RotaError as error:
+            self._pipeline.report_unsent(prepared, error)
+            raise
 
     def send_many(
         self, topic: str, values: Sequence[object], keys: Sequence[object] | None = None
@@ -89,13 +98,25 @@ class Producer:
             )
         if self._pipeline.is_needed or not all_bytes(values) or not all_bytes(keys or ()):
             each_key = keys if keys is not None else [None] * len(values)
-            return self._engine.send_all(
-                [
-                    self._pipeline.prepare(OutgoingRecord(topic, value, key), self._engine.partitions_for)
-                    for value, key in zip(values, each_key, strict=True)
-                ]
+            return self._send_each(
+                [OutgoingRecord(topic, value, key) for value, key in zip(values, each_key, strict=True)]
             )
         return self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
+
+    def _send_each(self, records: Sequence[OutgoingRecord]) -> SentMany:
+        """Prepare all records, then queue them one by one; what is not queued is reported to the interceptors."""
+        prepared: list[PreparedRecord] = []
+        parts: list[tuple[Outcome, int, Sequence[int]]] = []
+        try:
+            for record in records:
+                prepared.append(self._pipeline.prepare(record, self._engine.partitions_for))
+            for position, each in enumerate(prepared):
+                parts.append((*self._send(*each).batch_and_index, (position,)))
+        except Exception as error:
+            for each in prepared[len(parts) :]:
+                self._pipeline.report_unsent(each, error)
+            raise
+        return SentMany(len(records), parts)
 
     def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of a topic; UnknownTopicOrPartition if it does not exist."""
@@ -111,7 +132,10 @@ class Producer:
         """Flush, or abort the open transaction, and close; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            self._engine.close(timeout)
+            try:
+                self._engine.close(timeout)
+            finally:
+                self._pipeline.close()
 
     def __enter__(self) -> Self:
         return self

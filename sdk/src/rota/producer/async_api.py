@@ -12,8 +12,9 @@ from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer import connections
 from rota.producer.async_engines import AsyncEngine, async_engine
+from rota.producer.batches import Outcome
 from rota.producer.futures import AsyncSendFuture, SentMany
-from rota.producer.options import Settings, options_of
+from rota.producer.options import Settings, options_of, settings_of
 from rota.producer.pipeline import PreparedRecord, SendPipeline, all_bytes, as_bytes, check
 from rota.records import Headers, OutgoingRecord, RecordMetadata
 
@@ -40,6 +41,7 @@ class AsyncProducer:
 
     async def start(self) -> None:
         """Connect; `async with` calls it."""
+        self._pipeline.configure(settings_of(self._options, self._address))
         self._running = async_engine(self._address, self._options, system_clocks(), self._pipeline)
 
     @property
@@ -66,15 +68,25 @@ class AsyncProducer:
             prepared = PreparedRecord(
                 topic, as_bytes(value, "value"), as_bytes(key, "key"), partition, timestamp_ms, headers
             )
-        return AsyncSendFuture(*await self._engine.send(prepared))
+        return AsyncSendFuture(*await self._queue(prepared))
+
+    async def _queue(self, prepared: PreparedRecord) -> tuple[Outcome, int]:
+        try:
+            return await self._engine.send(prepared)
+        except errors.RotaError as error:
+            self._pipeline.report_unsent(prepared, error)
+            raise
 
     async def _prepared(self, record: OutgoingRecord) -> PreparedRecord:
+        record = self._pipeline.intercept(record)
         count = 0
         if self._options.partitioner is not None and record.partition is None:
-            count = await self._engine.partitions_for(record.topic)
-        prepared = self._pipeline.prepare(record, lambda _: count)
-        check(None, None, prepared.timestamp_ms, prepared.headers)
-        return prepared
+            try:
+                count = await self._engine.partitions_for(record.topic)
+            except errors.RotaError as error:
+                self._pipeline.report_unsent(record, error)
+                raise
+        return self._pipeline.serialize(record, lambda _: count)
 
     async def send_and_wait(
         self,
@@ -100,7 +112,7 @@ class AsyncProducer:
             return await self._engine.send_many(topic, values, keys)  # type: ignore[arg-type]
         each_key = keys if keys is not None else [None] * len(values)
         appended = [
-            await self._engine.send(await self._prepared(OutgoingRecord(topic, value, key)))
+            await self._queue(await self._prepared(OutgoingRecord(topic, value, key)))
             for value, key in zip(values, each_key, strict=True)
         ]
         return SentMany(len(values), [(batch, index, (at,)) for at, (batch, index) in enumerate(appended)])
@@ -117,7 +129,10 @@ class AsyncProducer:
         """Flush, or abort the open transaction, and close."""
         if self._running is not None:
             engine, self._running = self._running, None
-            await engine.close(timeout)
+            try:
+                await engine.close(timeout)
+            finally:
+                self._pipeline.close()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from rota import errors
 from rota.parameters import PRODUCER, without_kafkas
+from rota.producer.interceptors import ProducerInterceptor
 from rota.producer.partitioner import Partitioner
-from rota.records import OutgoingRecord, RecordMetadata
+from rota.records import RecordMetadata
 
 if TYPE_CHECKING:
     from rota.connection import Credentials
@@ -24,18 +25,6 @@ OnDelivery = Callable[[RecordMetadata, errors.RotaError | None], None]
 
 KIB = 1 << 10
 FOREVER = (1 << 31) - 1
-
-
-class Interceptor(Protocol):
-    """Observes or changes every record. The producer calls both methods, which must not block."""
-
-    def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-        """Return the record to send instead; called in the thread that sends."""
-        ...
-
-    def on_acknowledgement(self, metadata: RecordMetadata, error: errors.RotaError | None) -> None:
-        """Called in the producer's thread when a record is sent or has failed."""
-        ...
 
 
 class Settings(TypedDict, total=False):
@@ -60,7 +49,7 @@ class Settings(TypedDict, total=False):
     partitioner: Partitioner
     key_serializer: GivenSerializer
     value_serializer: GivenSerializer
-    interceptors: Sequence[Interceptor]
+    interceptors: Sequence[ProducerInterceptor]
     on_delivery: OnDelivery
     transactional_id: str
     transaction_timeout_ms: int
@@ -113,7 +102,7 @@ class Options:
     partitioner: Partitioner | None = None
     key_serializer: GivenSerializer | None = None
     value_serializer: GivenSerializer | None = None
-    interceptors: Sequence[Interceptor] = field(default_factory=tuple)
+    interceptors: Sequence[ProducerInterceptor] = field(default_factory=tuple)
     on_delivery: OnDelivery | None = None
     # Makes the producer transactional: all records belong to transactions.
     transactional_id: str = ""
@@ -187,6 +176,10 @@ class Options:
             yield f"compression_type is {self.compression_type!r}: use one of {', '.join(COMPRESSIONS)}"
         if not _is_label(self.client_id):
             yield f"client_id is {self.client_id!r}: use at most {CLIENT_ID_LENGTH_MAX} printable characters"
+        interceptors: Sequence[object] = self.interceptors
+        for each in interceptors:
+            if not isinstance(each, ProducerInterceptor):
+                yield f"interceptors has {each!r}: use a subclass of rota.ProducerInterceptor"
         if self.coordination not in COORDINATIONS:
             yield f"coordination is {self.coordination!r}: use 'Auto', 'Kafka' or 'Rota'"
 
@@ -213,6 +206,14 @@ NAMES = frozenset(each.name for each in fields(Options))
 def options_of(settings: Settings) -> Options:
     """Build the options; raise InvalidArgument for a setting that is unknown, or that Rota does not have."""
     return Options(**without_kafkas(settings, NAMES, PRODUCER))  # type: ignore[arg-type]
+
+
+def settings_of(options: Options, address: str) -> dict[str, object]:
+    """Return all settings by name, as interceptors get them."""
+    return {
+        "bootstrap_servers": address,
+        **{each.name: getattr(options, each.name) for each in fields(Options)},
+    }
 
 
 def _is_label(value: object) -> bool:

@@ -1,14 +1,17 @@
 """
 Prepares records for sending: interceptors, serializers, the application's partitioner; then reports their outcomes.
 
+Each record that passed `intercept` is reported to the interceptors once: by `report`, or by `report_unsent` if it was not queued.
+
 Used by both producers, whatever the engine. A producer without any of these skips all of it.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rota import errors
-from rota.producer.batches import Outcome
+from rota.producer.batches import NO_OFFSET, Outcome
 from rota.producer.futures import call_guarded, metadata_of
 from rota.producer.options import Options, Serializer
 from rota.records import Headers, OutgoingRecord, RecordMetadata
@@ -16,6 +19,9 @@ from rota.serializers import with_topic
 
 Bytes = bytes | None
 TIMESTAMP_MAX = (1 << 63) - 1
+NO_PARTITION = NO_TIMESTAMP = -1
+
+log = logging.getLogger("rota.producer")
 
 
 class PreparedRecord(NamedTuple):
@@ -44,17 +50,53 @@ class SendPipeline:
             self._interceptors or self._key_serializer or self._value_serializer or self._partitioner
         )
 
+    def configure(self, settings: Mapping[str, object]) -> None:
+        """Configure the interceptors; raises what they raise."""
+        for interceptor in self._interceptors:
+            interceptor.configure(settings)
+
+    def close(self) -> None:
+        """Close the interceptors."""
+        for interceptor in self._interceptors:
+            call_guarded(interceptor.close)
+
     def prepare(self, record: OutgoingRecord, partitions: Callable[[str], int]) -> PreparedRecord:
         """Prepare a record: interceptors, serializers, partitioner. `partitions` returns the number of a topic's partitions."""
+        return self.serialize(self.intercept(record), partitions)
+
+    def intercept(self, record: OutgoingRecord) -> OutgoingRecord:
+        """Pass a record through the interceptors; one that raises is logged and skipped."""
         for interceptor in self._interceptors:
-            record = interceptor.on_send(record)
-        topic = record.topic
-        key = serialized(self._key_serializer, topic, record.key, "key")
-        value = serialized(self._value_serializer, topic, record.value, "value")
-        partition = record.partition
-        if partition is None and self._partitioner is not None:
-            partition = self._partitioner(topic, key, value, partitions(topic))
+            try:
+                record = interceptor.on_send(record)
+            except Exception:
+                log.exception("an interceptor raised; the record is sent unchanged")
+        return record
+
+    def serialize(self, record: OutgoingRecord, partitions: Callable[[str], int]) -> PreparedRecord:
+        """Serialize a record and choose its partition; a failure is reported to the interceptors, and raised."""
+        try:
+            topic = record.topic
+            key = serialized(self._key_serializer, topic, record.key, "key")
+            value = serialized(self._value_serializer, topic, record.value, "value")
+            partition = record.partition
+            if partition is None and self._partitioner is not None:
+                partition = self._partitioner(topic, key, value, partitions(topic))
+            check(None, None, record.timestamp_ms, record.headers)
+        except Exception as error:
+            self.report_unsent(record, error)
+            raise
         return PreparedRecord(topic, value, key, partition, record.timestamp_ms, record.headers)
+
+    def report_unsent(self, record: OutgoingRecord | PreparedRecord, error: Exception) -> None:
+        """Report to the interceptors that a record was not queued; its sender gets the exception itself."""
+        if not isinstance(error, errors.RotaError):
+            error = errors.RotaError.with_message(f"{type(error).__name__}: {error}")
+        partition = NO_PARTITION if record.partition is None else record.partition
+        timestamp_ms = NO_TIMESTAMP if record.timestamp_ms is None else record.timestamp_ms
+        metadata = RecordMetadata(record.topic, partition, NO_OFFSET, timestamp_ms)
+        for interceptor in self._interceptors:
+            call_guarded(interceptor.on_acknowledgement, metadata, error)
 
     def batch_callback(self) -> Callable[[Outcome], None] | None:
         """Return the callback for completed batches; None if no interceptor or `on_delivery` is set."""

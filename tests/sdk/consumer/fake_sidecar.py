@@ -44,6 +44,10 @@ class Wire(ApplicationStream):
         self._loop.call_soon_threadsafe(self.events.put_nowait, pb.AttachResponse(error=error))
 
     @override
+    def send_committed(self, committed: pb.AttachResponse.Committed) -> None:
+        self._loop.call_soon_threadsafe(self.events.put_nowait, pb.AttachResponse(committed=committed))
+
+    @override
     def send_records(self, response: pb.DeliverResponse) -> None:
         self._loop.call_soon_threadsafe(self.records.put_nowait, response)
 

@@ -223,10 +223,26 @@ class Watcher(rota.ConsumerInterceptor):
 def test_interceptors_see_what_is_returned_and_what_is_committed(group: Group) -> None:
     fill(group, 4)
     watcher = Watcher()
-    consumer = group.consumer("orders", interceptors=[watcher])
+    consumer = group.consumer("orders", interceptors=[watcher], enable_auto_commit=False)
     assert offsets(read(consumer, 2)) == [0, 2]
     consumer.commit({P0: 4})
     assert watcher.committed == [{P0: rota.OffsetAndMetadata(4)}]
+
+
+def test_interceptors_see_automatic_commits_and_those_of_the_close(group: Group) -> None:
+    fill(group, 6)
+    watcher = Watcher()
+    consumer = group.consumer("orders", interceptors=[watcher], max_poll_records=2)
+    seen: list[int] = []
+    while not watcher.committed:
+        seen += [each.offset for records in consumer.poll(timeout_ms=WAIT_MS).values() for each in records]
+        group.send("orders", b"more", partition=0)
+    (first, *_) = watcher.committed
+    assert first[P0].offset <= max(seen) + 1
+    consumer.close()
+    assert watcher.committed[-1] == {P0: rota.OffsetAndMetadata(group.committed[P0])}
+    positions = [each[P0].offset for each in watcher.committed]
+    assert positions == sorted(positions)
 
 
 def test_interceptors_are_configured_and_closed_after_the_last_commit(group: Group) -> None:
@@ -237,7 +253,8 @@ def test_interceptors_are_configured_and_closed_after_the_last_commit(group: Gro
     assert (watcher.client_ids, watcher.closed) == (["billing"], [])
     consumer.close()
     consumer.close()
-    assert watcher.closed == [1]
+    assert watcher.closed == [len(watcher.committed)]
+    assert watcher.committed[-1] == {P0: rota.OffsetAndMetadata(group.committed[P0])}
 
 
 class Broken(rota.ConsumerInterceptor):

@@ -280,6 +280,10 @@ class Deaf(SidecarListener):
         """The same."""
 
     @override
+    async def on_committed(self, committed: pb.AttachResponse.Committed) -> None:
+        """The same."""
+
+    @override
     async def on_records(self, delivery: pb.DeliverResponse) -> None:
         """The same."""
 

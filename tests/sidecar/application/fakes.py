@@ -67,6 +67,7 @@ class FakeDeliveries(Deliveries):
         self.set_to = config or DeliveryConfig("shop.orders")
         self.application: Application | None = None
         self.attached: list[tuple[bool, bool, bool]] = []
+        self.takes_commits = False
         self.detached: list[tuple[int, bool]] = []
         self.events: list[object] = []
         self.asked: list[on.ApplicationRequest | on.ResetOffsets] = []
@@ -98,7 +99,13 @@ class FakeDeliveries(Deliveries):
 
     @override
     def attach(
-        self, application: Application, *, commits_itself: bool, reads_itself: bool, takes_many: bool
+        self,
+        application: Application,
+        *,
+        commits_itself: bool,
+        reads_itself: bool,
+        takes_many: bool,
+        takes_commits: bool = False,
     ) -> int:
         if self.application is not None:
             raise AttachedAlready(
@@ -107,6 +114,7 @@ class FakeDeliveries(Deliveries):
         self.session += 1
         self.application = application
         self.attached.append((commits_itself, reads_itself, takes_many))
+        self.takes_commits = takes_commits
         self._news.set()
         return self.session
 

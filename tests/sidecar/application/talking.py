@@ -48,12 +48,20 @@ class Talk:
         return ConsumerStub(self.channel)
 
     async def attach(
-        self, client_id: str = "", *, reads_itself: bool = False, takes_errors: bool = False
+        self,
+        client_id: str = "",
+        *,
+        reads_itself: bool = False,
+        takes_errors: bool = False,
+        takes_commits: bool = False,
     ) -> AttachStream:
         """An Attach stream that is open, after its Attached."""
         stream = self.stub.Attach()
         hello = pb.AttachRequest.Hello(
-            client_id=client_id, reads_itself=reads_itself, takes_errors=takes_errors
+            client_id=client_id,
+            reads_itself=reads_itself,
+            takes_errors=takes_errors,
+            takes_commits=takes_commits,
         )
         await stream.write(pb.AttachRequest(hello=hello))
         response = await stream.read()

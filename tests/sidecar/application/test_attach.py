@@ -16,7 +16,7 @@ from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import CommitMode, DeliveryConfig
 from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.ledger.rules import Rules
-from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.core.member.partitions import Offset, Partition
 from tests.sidecar.application.fakes import NOW_MS, P0, P1, TENURE, rebalance_event
 from tests.sidecar.application.talking import (
     AttachStream,
@@ -219,6 +219,26 @@ def test_an_error_says_which_partitions_stand_still_and_why_and_asks_for_nothing
         await stream.write(goodbye())
         await talk.deliveries.until(lambda: talk.deliveries.detached)
         assert talk.deliveries.events == [on.Acknowledged(8)]
+
+    play(tmp_path, story)
+
+
+def test_committed_offsets_come_in_messages_of_a_bounded_size_and_ask_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_queue, "PARTITIONS_PER_EVENT", 1)
+
+    async def story(talk: Talk) -> None:
+        stream = await talk.attach(takes_commits=True)
+        assert talk.deliveries.takes_commits
+        committed = do.OffsetsCommitted({P1: Offset(1, 7), P0: Offset(1, 5, metadata="its own")})
+        talk.deliveries.there.on_commit(committed)
+        for number, offset in ((0, 5), (1, 7)):
+            assert await stream.read() == pb.AttachResponse(
+                committed=pb.AttachResponse.Committed(
+                    offsets=[pb.PartitionOffset(partition=at("orders", number), offset=offset)]
+                )
+            )
 
     play(tmp_path, story)
 

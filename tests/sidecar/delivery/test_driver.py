@@ -43,6 +43,10 @@ class Somebody(Application):
         raise AssertionError("no partition stands still")
 
     @override
+    def on_commit(self, committed: do.OffsetsCommitted) -> None:
+        raise AssertionError("it takes no commits")
+
+    @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         raise AssertionError("there are no records")
 

@@ -49,12 +49,9 @@ class Engine(SidecarListener):
         self._sidecar = sidecar
         self._clock = clock
         self.core = Core(options.max_buffered_records)
-        hello = pb.AttachRequest.Hello(
-            client_id=options.client_id,
-            commits_itself=not options.enable_auto_commit,
-            takes_errors=True,
+        self._attachment = ReconnectingAttachment(
+            sidecar, messages.hello(options), self, self._on_attached, self._on_detached
         )
-        self._attachment = ReconnectingAttachment(sidecar, hello, self, self._on_attached, self._on_detached)
         self._verdicts = VerdictBatcher(self._attachment)
         self.client = SidecarClient(self._open, clock)
         self.subscription = Subscription()
@@ -121,6 +118,10 @@ class Engine(SidecarListener):
             self._changed.set()
         elif not self._sidecar.logs_here:
             log.warning("%s", failure.error)
+
+    @override
+    async def on_committed(self, committed: pb.AttachResponse.Committed) -> None:
+        self.commit_outcomes.append((None, messages.committed_offsets(committed), None))
 
     @override
     async def on_records(self, delivery: pb.DeliverResponse) -> None:

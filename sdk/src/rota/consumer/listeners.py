@@ -72,7 +72,11 @@ class ConsumerInterceptor:
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Called after the consumer has committed. Periodic commits of the sidecar are not reported."""
+        """
+        Called with the offsets of each commit, also of the sidecar's automatic ones, in a later call of the consumer.
+
+        Of a commit by the consumer's own `close` it is called before that returns.
+        """
 
     def close(self) -> None:
         """Called when the consumer is closed, after its last commit."""

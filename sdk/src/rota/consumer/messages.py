@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rota import errors
 from rota.consumer.batch_slice import BatchSlice
 from rota.consumer.core import FetchFailure, FinishedRange, Rebalance, RebalanceKind, Tenure
+from rota.consumer.options import Options
 from rota.log_reader import Records
 from rota.offsets import OffsetAndMetadata
 from rota.records import TopicPartition
@@ -62,6 +63,23 @@ def failure_of(error: pb.AttachResponse.PartitionError) -> FetchFailure:
     exception = kind.with_message(f"{shown}{more}: {error.message}")
     exception.partitions = partitions
     return FetchFailure(exception, partitions, error.delivery_epoch)
+
+
+def hello(options: Options) -> pb.AttachRequest.Hello:
+    """Build the first message of an attachment. Automatic commits are for the interceptors' `on_commit`."""
+    return pb.AttachRequest.Hello(
+        client_id=options.client_id,
+        commits_itself=not options.enable_auto_commit,
+        takes_errors=True,
+        takes_commits=bool(options.interceptors),
+    )
+
+
+def committed_offsets(
+    committed: pb.AttachResponse.Committed,
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """Convert the offsets of an automatic commit."""
+    return {partition_of(each.partition): OffsetAndMetadata(each.offset) for each in committed.offsets}
 
 
 def slices_of(part: pb.PartitionRecords) -> Iterator[BatchSlice]:

@@ -37,6 +37,10 @@ class SidecarListener(Protocol):
         """Handle a fetch error of partitions."""
         ...
 
+    async def on_committed(self, committed: pb.AttachResponse.Committed) -> None:
+        """Handle offsets that the sidecar has committed by itself."""
+        ...
+
     async def on_records(self, delivery: pb.DeliverResponse) -> None:
         """Handle records or rejected verdicts; the stream is read on after it returns."""
         ...
@@ -171,6 +175,8 @@ class GrpcAttachment(Attachment):
                 await self._listener.on_event(response.event)
             elif response.HasField("error"):
                 await self._listener.on_partition_error(response.error)
+            elif response.HasField("committed"):
+                await self._listener.on_committed(response.committed)
 
     async def _read_records(self) -> None:
         async for response in _responses(self._deliveries, pb.DeliverResponse):

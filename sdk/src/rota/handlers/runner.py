@@ -167,6 +167,10 @@ class Runner(SidecarListener):
             log.warning("%s", messages.failure_of(error).error)
 
     @override
+    async def on_committed(self, committed: pb.AttachResponse.Committed) -> None:
+        """Do nothing: handlers do not observe commits."""
+
+    @override
     async def on_records(self, delivery: pb.DeliverResponse) -> None:
         self._rejections.log(delivery)
         if self._is_stopping.is_set():

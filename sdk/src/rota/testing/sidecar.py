@@ -39,6 +39,10 @@ class ApplicationStream(Protocol):
         """Handle a fetch error of partitions."""
         ...
 
+    def send_committed(self, committed: pb.AttachResponse.Committed) -> None:
+        """Handle offsets that the sidecar has committed by itself."""
+        ...
+
     def send_records(self, response: pb.DeliverResponse) -> None:
         """Handle records or rejected verdicts."""
         ...
@@ -71,6 +75,7 @@ class MemorySidecar:
         self.last_delivery_epoch = 0
         self.commits_itself = False
         self._takes_errors = False
+        self._takes_commits = False
         self.lock = threading.RLock()
         self._application: ApplicationStream | None = None
         self._credit = 0
@@ -122,6 +127,7 @@ class MemorySidecar:
             self.session += 1
             self.commits_itself = hello.commits_itself
             self._takes_errors = hello.takes_errors
+            self._takes_commits = hello.takes_commits
             return pb.AttachResponse.Attached(
                 session=self.session,
                 group_id=self.group_id,
@@ -360,8 +366,15 @@ class MemorySidecar:
     def commit_verdicts(self, partition: MemoryPartition) -> None:
         """Commit up to the first record without a verdict, unless the application commits itself."""
         if not self.commits_itself and not self.is_manual:
-            metadata = "" if partition.committed is None else partition.committed[1]
+            before, metadata = partition.committed or (-1, "")
             partition.committed = (partition.position, metadata)
+            if self._takes_commits and self._application is not None and partition.position != before:
+                topic, number = partition.topic_partition
+                committed = pb.AttachResponse.Committed()
+                committed.offsets.add(
+                    partition=pb.TopicPartition(topic=topic, partition=number), offset=partition.position
+                )
+                self._application.send_committed(committed)
 
     def _send_refusals(self, refusals: list[pb.DeliverResponse.Refusal]) -> None:
         if refusals and self._application is not None:

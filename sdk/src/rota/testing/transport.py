@@ -12,7 +12,7 @@ from rota.testing import unary_calls
 from rota.testing.sidecar import ApplicationStream, MemorySidecar
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 
-AttachMessage = pb.AttachResponse.Event | pb.AttachResponse.PartitionError
+AttachMessage = pb.AttachResponse.Event | pb.AttachResponse.PartitionError | pb.AttachResponse.Committed
 
 
 class MemoryTransport(Transport, Sidecar):
@@ -96,6 +96,10 @@ class MemoryAttachment(Attachment, ApplicationStream):
         self._loop.call_soon_threadsafe(self._events.put_nowait, error)
 
     @override
+    def send_committed(self, committed: pb.AttachResponse.Committed) -> None:
+        self._loop.call_soon_threadsafe(self._events.put_nowait, committed)
+
+    @override
     def send_records(self, response: pb.DeliverResponse) -> None:
         self._loop.call_soon_threadsafe(self._records.put_nowait, response)
 
@@ -106,6 +110,8 @@ class MemoryAttachment(Attachment, ApplicationStream):
                     await self._listener.on_event(event)
                 case pb.AttachResponse.PartitionError() as error:
                     await self._listener.on_partition_error(error)
+                case pb.AttachResponse.Committed() as committed:
+                    await self._listener.on_committed(committed)
 
     async def _read_records(self) -> None:
         while True:

@@ -88,6 +88,13 @@ class Attachment(Application):
             self.end(refusal)
 
     @override
+    def on_commit(self, committed: do.OffsetsCommitted) -> None:
+        try:
+            self.event_queue.put_commit(committed)
+        except Refusal as refusal:
+            self.end(refusal)
+
+    @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         for deliver in deliveries:
             self._allowance.dispatched(*self._outgoing.put(deliver))

@@ -10,7 +10,7 @@ from collections import Counter
 
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_sidecar.application.refusals import failed_precondition, resource_exhausted
-from rota_sidecar.application.translating import errors_to, events_to
+from rota_sidecar.application.translating import commits_to, errors_to, events_to
 from rota_sidecar.core.delivery import actions as do
 
 # 3 MiB with topic names of 249 characters.
@@ -43,6 +43,12 @@ class EventQueue:
     def put_error(self, error: do.PartitionError) -> None:
         """Enqueue an error of partitions. Raises a Refusal if too many events are unsent."""
         for message in errors_to(error, PARTITIONS_PER_EVENT):
+            self._waiting.put_nowait(message)
+        self._check_bound()
+
+    def put_commit(self, committed: do.OffsetsCommitted) -> None:
+        """Enqueue committed offsets. Raises a Refusal if too many events are unsent."""
+        for message in commits_to(committed, PARTITIONS_PER_EVENT):
             self._waiting.put_nowait(message)
         self._check_bound()
 

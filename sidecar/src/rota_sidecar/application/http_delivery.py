@@ -112,6 +112,10 @@ class HttpDelivery(Application):
         """Do nothing: a POST cannot report it, and the event log has it."""
 
     @override
+    def on_commit(self, committed: do.OffsetsCommitted) -> None:
+        """Do nothing: it attaches without `takes_commits`."""
+
+    @override
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         for deliver in deliveries:
             dispatch = deliver.dispatch

@@ -21,6 +21,10 @@ class Application(Protocol):
         """Report partitions of which the application gets no records, with an error to which it can react."""
         ...
 
+    def on_commit(self, committed: do.OffsetsCommitted) -> None:
+        """Notify the application of offsets that the sidecar has committed by itself; only one that takes them."""
+        ...
+
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         """Deliver records, no more than the application granted credit for."""
         ...
@@ -56,7 +60,13 @@ class Deliveries(Protocol):
         ...
 
     def attach(
-        self, application: Application, *, commits_itself: bool, reads_itself: bool, takes_many: bool
+        self,
+        application: Application,
+        *,
+        commits_itself: bool,
+        reads_itself: bool,
+        takes_many: bool,
+        takes_commits: bool = False,
     ) -> int:
         """Attach an application; return its session. Raises AttachedAlready."""
         ...

@@ -75,6 +75,7 @@ class ConsumerService(pb_grpc.ConsumerServicer):
                 commits_itself=hello.commits_itself,
                 reads_itself=hello.reads_itself,
                 takes_many=True,
+                takes_commits=hello.takes_commits,
             )
         except AttachedAlready as already:
             raise Refusal(grpc.StatusCode.ALREADY_EXISTS, str(already)) from None

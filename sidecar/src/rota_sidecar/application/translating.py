@@ -177,6 +177,21 @@ def errors_to(error: do.PartitionError, partitions_max: int) -> Iterator[pb.Atta
         )
 
 
+def commits_to(committed: do.OffsetsCommitted, partitions_max: int) -> Iterator[pb.AttachResponse]:
+    """Convert committed offsets into messages of at most `partitions_max` partitions."""
+    remaining = iter(sorted(committed.offsets.items()))
+    while part := list(islice(remaining, partitions_max)):
+        yield pb.AttachResponse(
+            committed=pb.AttachResponse.Committed(
+                offsets=[
+                    # Without its metadata, which is the sidecar's own.
+                    pb.PartitionOffset(partition=partition_to(partition), offset=each.offset)
+                    for partition, each in part
+                ]
+            )
+        )
+
+
 def refusals_to(refusals: Sequence[do.Refuse]) -> pb.DeliverResponse:
     """Convert refused verdicts."""
     return pb.DeliverResponse(

@@ -71,6 +71,11 @@ class AttachedApplication:
         if self._current is not None:
             self._current.report(error)
 
+    def on_commit(self, committed: do.OffsetsCommitted) -> None:
+        """Notify the application of a commit, if it is still attached."""
+        if self._current is not None:
+            self._current.on_commit(committed)
+
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         """Deliver records, if the application is still attached; records that it does not get are not counted as delivered."""
         if self._current is not None:

@@ -282,14 +282,23 @@ class DeliveryDriver(Deliveries):
                 self._effects.list_offsets(action)
             case do.FetchCommitted() | do.Commit():
                 self._ask_coordinator(action)
-            case do.AssignmentEvent():
-                self._application.on_assignment_event(action)
-            case do.PartitionError():
-                self._application.report(action)
+            case do.AssignmentEvent() | do.PartitionError() | do.OffsetsCommitted():
+                self._notify_application(action)
             case do.ReleasePartitions() | do.Leave() | do.Rejoin():
                 self._direct_member(action)
             case _:
                 self._answer(action)
+
+    def _notify_application(
+        self, action: do.AssignmentEvent | do.PartitionError | do.OffsetsCommitted
+    ) -> None:
+        match action:
+            case do.AssignmentEvent():
+                self._application.on_assignment_event(action)
+            case do.PartitionError():
+                self._application.report(action)
+            case do.OffsetsCommitted():
+                self._application.on_commit(action)
 
     def _ask_coordinator(self, action: do.FetchCommitted | do.Commit) -> None:
         whom = self._effects if action.is_manual else self._offsets
@@ -381,10 +390,16 @@ class DeliveryDriver(Deliveries):
 
     @override
     def attach(
-        self, application: Application, *, commits_itself: bool, reads_itself: bool, takes_many: bool
+        self,
+        application: Application,
+        *,
+        commits_itself: bool,
+        reads_itself: bool,
+        takes_many: bool,
+        takes_commits: bool = False,
     ) -> int:
         session = self._application.attach(application)
-        self.post(on.Attached(session, commits_itself, reads_itself, takes_many))
+        self.post(on.Attached(session, commits_itself, reads_itself, takes_many, takes_commits))
         return session
 
     @override

@@ -143,9 +143,12 @@ class Driven:
         commits_itself: bool = False,
         reads_itself: bool = False,
         takes_many: bool = True,
+        takes_commits: bool = False,
     ) -> list[do.Action]:
         self.sessions += 1
-        actions = self.step(on.Attached(self.sessions, commits_itself, reads_itself, takes_many))
+        actions = self.step(
+            on.Attached(self.sessions, commits_itself, reads_itself, takes_many, takes_commits)
+        )
         return actions + (self.credit(credit) if credit else [])
 
     def detach(self, *, clean: bool = False) -> list[do.Action]:

@@ -56,6 +56,49 @@ def test_what_was_not_committed_by_who_commits_itself_comes_again_when_it_is_gon
         assert driven.fetch_of().offset == 4
 
 
+def notices(driven: Driven) -> list[dict[int, int]]:
+    """Commits that the application was notified of: offsets by the number of the partition."""
+    return [
+        {partition.number: offset.offset for partition, offset in each.offsets.items()}
+        for each in driven.all(do.OffsetsCommitted)
+    ]
+
+
+def test_an_application_that_takes_commits_hears_of_the_sidecars_own_ones() -> None:
+    driven = Driven().begin(0, 1, takes_commits=True)
+    assert notices(driven) == [{0: 0, 1: 0}]
+    driven.read(10)
+    driven.read(10, number=1)
+    driven.judge(0, 4)
+    driven.judge(0, 9, number=1)
+    driven.pass_time(INTERVAL_MS)
+    driven.answer_commit(errors={one(1): pb.COORDINATOR_NOT_AVAILABLE})
+    assert notices(driven)[1:] == [{0: 5}]
+
+
+def test_a_commit_that_the_application_asked_for_is_answered_and_no_notice() -> None:
+    driven = Driven().begin(0, takes_commits=True)
+    driven.read(10)
+    driven.judge(0, 4)
+    asked = driven.commit_asked({0: 5})
+    driven.answer_commit()
+    assert len(driven.answers(asked)) == 1
+    assert notices(driven) == [{0: 0}]
+
+
+def test_nobody_hears_of_commits_who_does_not_take_them_or_is_gone() -> None:
+    quiet = Driven().begin(0)
+    gone = Driven().begin(0, takes_commits=True)
+    for driven in (quiet, gone):
+        driven.read(10)
+        driven.judge(0, 4)
+        driven.pass_time(INTERVAL_MS)
+    gone.detach()
+    for driven in (quiet, gone):
+        driven.answer_commit()
+    assert (notices(quiet), notices(gone)) == ([], [{0: 0}])
+
+
 # ---------------------------------------------------------------------------------------------- commits asked for
 
 

@@ -249,6 +249,7 @@ class AttachRequest(_message.Message):
         COMMITS_ITSELF_FIELD_NUMBER: _builtins.int
         READS_ITSELF_FIELD_NUMBER: _builtins.int
         TAKES_ERRORS_FIELD_NUMBER: _builtins.int
+        TAKES_COMMITS_FIELD_NUMBER: _builtins.int
         client_id: _builtins.str
         """Name of the application in the sidecar's log."""
         commits_itself: _builtins.bool
@@ -259,6 +260,8 @@ class AttachRequest(_message.Message):
         """Another client fetches the records: the sidecar delivers none, and the application reports its positions."""
         takes_errors: _builtins.bool
         """The application understands `error` in the responses; otherwise none is sent."""
+        takes_commits: _builtins.bool
+        """The application understands `committed` in the responses; otherwise none is sent."""
         def __init__(
             self,
             *,
@@ -266,10 +269,11 @@ class AttachRequest(_message.Message):
             commits_itself: _builtins.bool = ...,
             reads_itself: _builtins.bool = ...,
             takes_errors: _builtins.bool = ...,
+            takes_commits: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "commits_itself", b"commits_itself", "reads_itself", b"reads_itself", "takes_errors", b"takes_errors"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "commits_itself", b"commits_itself", "reads_itself", b"reads_itself", "takes_commits", b"takes_commits", "takes_errors", b"takes_errors"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -538,27 +542,53 @@ class AttachResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class Committed(_message.Message):
+        """Offsets that the sidecar has committed by itself, in the order of its commits; needs no acknowledgement. Those of the
+        application's Commit are not among them. Only with `takes_commits`.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OFFSETS_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
+        def __init__(
+            self,
+            *,
+            offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ATTACHED_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attached(self) -> Global___AttachResponse.Attached: ...
     @_builtins.property
     def event(self) -> Global___AttachResponse.Event: ...
     @_builtins.property
     def error(self) -> Global___AttachResponse.PartitionError: ...
+    @_builtins.property
+    def committed(self) -> Global___AttachResponse.Committed: ...
     def __init__(
         self,
         *,
         attached: Global___AttachResponse.Attached | None = ...,
         event: Global___AttachResponse.Event | None = ...,
         error: Global___AttachResponse.PartitionError | None = ...,
+        committed: Global___AttachResponse.Committed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "error", b"error", "event", b"event", "response", b"response"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "committed", b"committed", "error", b"error", "event", b"event", "response", b"response"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "error", b"error", "event", b"event", "response", b"response"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "committed", b"committed", "error", b"error", "event", b"event", "response", b"response"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["attached", "event", "error"]  # noqa: Y015
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["attached", "event", "error", "committed"]  # noqa: Y015
     _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
 

@@ -151,6 +151,13 @@ class PartitionError:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetsCommitted:
+    """Notify the application of offsets that the sidecar has committed by itself: once for each commit, in order."""
+
+    offsets: Mapping[Partition, Offset]
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver:
     """Deliver records to the application."""
 
@@ -234,6 +241,7 @@ Action = (
     | Rejoin
     | AssignmentEvent
     | PartitionError
+    | OffsetsCommitted
     | Deliver
     | Refuse
     | Answer

@@ -22,7 +22,7 @@ def attached(core: Core, event: on.Attached) -> None:
     core.application = Application(event.session)
     if core.draining is not None:
         core.draining.said_goodbye = False
-    core.traits = Traits(event.commits_itself, event.reads_itself, event.takes_many)
+    core.traits = Traits(event.commits_itself, event.reads_itself, event.takes_many, event.takes_commits)
     core.retired.clear()
     for partition_state in core.partition_states.values():
         partition_state.paused = False

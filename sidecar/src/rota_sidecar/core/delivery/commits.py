@@ -6,7 +6,7 @@ overtakes another.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
@@ -229,6 +229,7 @@ def committed(core: Core, event: on.Committed) -> None:
     if core.under_way is None or core.under_way.request != event.request:
         return
     sent, core.under_way = core.under_way.sent, None
+    _notify_application(core, sent, event.errors)
     for partition, one in sent.items():
         error = event.errors.get(partition, pb.UNKNOWN_SERVER_ERROR)
         is_held = core.partition_states.get(partition) is one.partition_state
@@ -239,6 +240,21 @@ def committed(core: Core, event: on.Committed) -> None:
         # A new tenure of the partition may have waited for this outcome too.
         if (partition_state := core.partition_states.get(partition)) is not None:
             core.touch(partition_state)
+
+
+def _notify_application(
+    core: Core, sent: Mapping[Partition, Sent], errors: Mapping[Partition, Error]
+) -> None:
+    """Notify the application of what was committed without a request of it."""
+    if core.application is None or not core.traits.takes_commits:
+        return
+    offsets = {
+        partition: one.offset
+        for partition, one in sent.items()
+        if not one.pending_commits and errors.get(partition) == pb.NONE
+    }
+    if offsets:
+        core.actions.append(do.OffsetsCommitted(offsets))
 
 
 def _succeeded(core: Core, one: Sent, *, is_held: bool) -> None:

@@ -40,6 +40,8 @@ class Traits(NamedTuple):
     reads_itself: bool = False
     # It accepts several records of a partition at a time.
     takes_many: bool = True
+    # It is notified of the commits that the sidecar makes by itself.
+    takes_commits: bool = False
 
 
 class UnacknowledgedEvent(NamedTuple):

@@ -174,6 +174,7 @@ class Attached:
     commits_itself: bool = False
     reads_itself: bool = False
     takes_many: bool = True
+    takes_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,11 @@ def test_what_is_no_address_is_refused(given: str) -> None:
         ({"client_id": "a\nb"}, r"client_id is 'a\\nb': use at most 249 printable characters"),
         ({"client_id": 7}, "client_id is 7: use at most"),
         ({"linger_ms": "5ms"}, "linger_ms is '5ms'; it must be a number, 0 or greater"),
-        ({"request_timeout_ms": "30 s"}, "request_timeout_ms is 30 s; it must be greater than 0"),
+        ({"request_timeout_ms": "30 s"}, "request_timeout_ms is '30 s'; it must be a number greater than 0"),
+        ({"batch_size": True}, "batch_size is True; it must be a number greater than 0"),
+        ({"enable_idempotence": "false"}, "enable_idempotence is 'false'; it must be True or False"),
+        ({"value_serializer": "json"}, "value_serializer is 'json'; it must be a function"),
+        ({"partitioner": 3}, "partitioner is 3; it must be a function"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], says: str) -> None:

@@ -3,10 +3,10 @@ Parameters of Kafka's clients that are not settings of Rota under the same name.
 
 `renamed`: Rota's name for them. `fixed`: Rota behaves in one way, and accepts the value that stands for it. `refused`: there
 is nothing to set. `without_kafkas` is called with the settings of a consumer or producer before its options are built, and
-docs/reference/parameters.md lists all of them.
+docs/reference/parameters.md lists all of them. The options of both check types with `positive_faults` and `type_faults`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -204,3 +204,25 @@ def _is_fixed(name: str, value: object, kafka: KafkaParameters, known: Iterable[
             f"{name!r} is written {kafka.renamed.get(ours, ours)} here: settings are keyword arguments"
         )
     raise errors.InvalidArgument(f"unknown {kafka.kind} setting {name!r}: see rota.{kafka.kind}.options")
+
+
+def positive_faults(options: object, names: Iterable[str]) -> Iterator[str]:
+    """Yield the faults of settings that are numbers greater than 0."""
+    for name in names:
+        value = getattr(options, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            yield f"{name} is {value!r}; it must be a number greater than 0"
+        elif value <= 0:
+            yield f"{name} is {value}; it must be greater than 0"
+
+
+def type_faults(options: object, *, booleans: Iterable[str], functions: Iterable[str]) -> Iterator[str]:
+    """Yield the faults of settings that are booleans or functions; None: not given."""
+    for name in booleans:
+        value = getattr(options, name)
+        if value is not None and not isinstance(value, bool):
+            yield f"{name} is {value!r}; it must be True or False"
+    for name in functions:
+        value = getattr(options, name)
+        if value is not None and not callable(value):
+            yield f"{name} is {value!r}; it must be a function"

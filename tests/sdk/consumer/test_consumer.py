@@ -309,7 +309,19 @@ def test_another_thread_may_not_use_the_consumer_meanwhile(group: Group) -> None
         ({"sidecar": "x", "bootstrap_servers": "rota://y"}, "sidecar and bootstrap_servers are both set"),
         ({"bootstrap_servers": "rota://y"}, "group_id is missing"),
         ({"sidecar": "x", "session_timeout_ms": 5}, "session_timeout_ms is a setting of the sidecar"),
-        ({"sidecar": "x", "max_poll_records": 0}, "max_poll_records is 0"),
+        ({"sidecar": "x", "max_poll_records": 0}, "max_poll_records is 0; it must be greater than 0"),
+        (
+            {"sidecar": "x", "max_poll_records": "5"},
+            "max_poll_records is '5'; it must be a number greater than 0",
+        ),
+        (
+            {"sidecar": "x", "enable_auto_commit": "false"},
+            "enable_auto_commit is 'false'; it must be True or False",
+        ),
+        (
+            {"sidecar": "x", "value_deserializer": "json"},
+            "value_deserializer is 'json'; it must be a function",
+        ),
         ({"sidecar": "x", "fetch_min_bytes": 1}, "fetch_min_bytes is a setting of the sidecar"),
         ({"sidecar": "x", "fetch_minimum": 1}, "unknown consumer setting 'fetch_minimum'"),
     ],

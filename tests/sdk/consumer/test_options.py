@@ -25,7 +25,10 @@ CERTIFICATE, KEY, TOKEN = Path("tls.crt"), Path("tls.key"), Path("token")
 LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": "hush"}
 # By setting: what is given, and what the application is told.
 BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
-    "group_id": [({"group_id": "g" * 250}, "group_id has 250 characters")],
+    "group_id": [
+        ({"group_id": "g" * 250}, "group_id has 250 characters"),
+        ({"group_id": 7}, "group_id is 7: use a text"),
+    ],
     "bootstrap_servers": [
         ({"bootstrap_servers": "http://a:1"}, "'http://a:1' is not an address"),
         ({"bootstrap_servers": "a:99999"}, "bootstrap_servers has 'a:99999': use host:port"),

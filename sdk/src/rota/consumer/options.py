@@ -11,7 +11,7 @@ from rota.consumer import validation
 from rota.consumer.batch_slice import GivenDeserializer
 from rota.consumer.listeners import ConsumerInterceptor
 from rota.consumer.sidecar_options import SIDECAR_SETTINGS, SidecarOptions
-from rota.parameters import CONSUMER, without_kafkas
+from rota.parameters import CONSUMER, positive_faults, type_faults, without_kafkas
 
 if TYPE_CHECKING:
     from rota.connection import Credentials
@@ -99,9 +99,8 @@ class Options(SidecarOptions):
 
     def _faults(self) -> list[str]:
         faults = [
-            f"{name} is {value}; it must be greater than 0"
-            for name in POSITIVE
-            if not isinstance(value := getattr(self, name), int | float) or value <= 0
+            *positive_faults(self, POSITIVE),
+            *type_faults(self, booleans=BOOLEANS, functions=FUNCTIONS),
         ]
         if self.sidecar and self.bootstrap_servers:
             faults.append(
@@ -155,6 +154,8 @@ POSITIVE = (
     "drain_timeout_ms",
     "consumer_timeout_ms",
 )
+BOOLEANS = ("enable_auto_commit",)
+FUNCTIONS = ("key_deserializer", "value_deserializer")
 NAMES = frozenset(each.name for each in fields(Options))
 
 

@@ -99,7 +99,9 @@ def time_faults(options: SidecarOptions) -> Iterator[str]:
 
 def name_faults(options: SidecarOptions) -> Iterator[str]:
     """Yield faults of the group's and the member's names."""
-    if len(options.group_id) > LENGTH_MAX:
+    if not is_text(options.group_id):
+        yield f"group_id is {options.group_id!r}: use a text"
+    elif len(options.group_id) > LENGTH_MAX:
         yield f"group_id has {len(options.group_id)} characters: use at most {LENGTH_MAX}"
     for name in ("client_id", "client_rack"):
         label = getattr(options, name)
@@ -226,6 +228,11 @@ def security_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
                 yield f"{name} is for Kafka, but bootstrap_servers is Rota's log, whose connections gRPC keeps and renews: omit it"
     has_login = options.sasl_mechanism is not None or is_given(options, "sasl-mechanism")
     yield from security.faults(options, has_login=has_login)
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is a text."""
+    return isinstance(value, str)
 
 
 def is_label(value: object) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from rota import errors
-from rota.parameters import PRODUCER, without_kafkas
+from rota.parameters import PRODUCER, positive_faults, type_faults, without_kafkas
 from rota.producer.interceptors import ProducerInterceptor
 from rota.producer.partitioner import Partitioner
 from rota.records import RecordMetadata
@@ -137,18 +137,16 @@ class Options:
             raise errors.InvalidArgument(message)
 
     def _faults(self) -> list[str]:
-        # The other rules compare these numbers.
-        return list(self._number_faults()) or [
+        # The other rules compare these values.
+        return list(self._single_faults()) or [
             *self._acks_faults(),
             *self._time_faults(),
             *self._choice_faults(),
         ]
 
-    def _number_faults(self) -> Iterator[str]:
-        for name in POSITIVE:
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or value <= 0:
-                yield f"{name} is {value}; it must be greater than 0"
+    def _single_faults(self) -> Iterator[str]:
+        yield from positive_faults(self, POSITIVE)
+        yield from type_faults(self, booleans=BOOLEANS, functions=FUNCTIONS)
         for name in NOT_NEGATIVE:
             value = getattr(self, name)
             if not isinstance(value, int | float):
@@ -196,6 +194,8 @@ POSITIVE = (
     "metadata_max_age_ms",
     "transaction_timeout_ms",
 )
+BOOLEANS = ("enable_idempotence",)
+FUNCTIONS = ("partitioner", "key_serializer", "value_serializer", "on_delivery")
 NOT_NEGATIVE = ("linger_ms", "max_block_ms", "retries")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 CLIENT_ID_LENGTH_MAX = 249

@@ -99,6 +99,11 @@ def test_settings_that_fit_are_taken(address: str, settings: dict[str, Any]) -> 
             {"client.id": "billing", "compression.type": "zstd"},
         ),
         ({"security_protocol": "SSL"}, {"security.protocol": "ssl"}),
+        ({"security_protocol": "PLAINTEXT"}, {"security.protocol": "plaintext"}),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "kafka_config": {"sasl.mechanism": "OAUTHBEARER"}},
+            {"security.protocol": "sasl_plaintext"},
+        ),
         (
             {"ssl_cafile": "ca", "ssl_certfile": "c", "ssl_keyfile": "k"},
             {
@@ -146,6 +151,15 @@ def test_librdkafka_takes_all_of_them_and_kafka_config_goes_first() -> None:
     )
     config = config_of(KAFKA, options, lambda error: None)
     assert (config["client.id"], config["message.send.max.retries"]) == ("other", 2**31 - 1)
+    Producer({**config, "log_level": 0})
+
+
+def test_a_delay_between_connections_in_kafka_config_is_beside_none_of_rotas() -> None:
+    options = Options(kafka_config={"reconnect.backoff.ms": 5_000})
+    config = config_of(KAFKA, options, lambda error: None)
+    assert {name: value for name, value in config.items() if name.startswith("reconnect")} == {
+        "reconnect.backoff.ms": 5_000
+    }
     Producer({**config, "log_level": 0})
 
 

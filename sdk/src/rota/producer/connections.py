@@ -20,6 +20,7 @@ FILES = {
     "ssl_certfile": "ssl.certificate.location",
     "ssl_keyfile": "ssl.key.location",
 }
+RECONNECT = {"reconnect.backoff.ms", "reconnect.backoff.max.ms"}
 # Kafka's defaults.
 RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS, IDLE_MS = 50, 1_000, 540_000
 RECONNECT_MS_MAX, IDLE_MS_MAX = 3_600_000, 2**31 - 1
@@ -102,12 +103,15 @@ def kafka_connection(options: Options) -> dict[str, str | int]:
         "client.id": options.client_id,
         "compression.type": options.compression_type or "none",
     }
-    longest_ms = options.reconnect_backoff_max_ms or RECONNECT_BACKOFF_MAX_MS
-    # As in Kafka, the longest delay bounds the first one too; librdkafka refuses a first one that is longer.
-    config["reconnect.backoff.ms"] = min(options.reconnect_backoff_ms or RECONNECT_BACKOFF_MS, longest_ms)
-    config["reconnect.backoff.max.ms"] = longest_ms
+    is_given = options.reconnect_backoff_ms is not None or options.reconnect_backoff_max_ms is not None
+    if is_given or not RECONNECT & options.kafka_config.keys():
+        # As in Kafka, the longest delay bounds the first one too; librdkafka refuses a first one that is longer. Beside
+        # one of them in `kafka_config` no default is set.
+        longest_ms = options.reconnect_backoff_max_ms or RECONNECT_BACKOFF_MAX_MS
+        config["reconnect.backoff.ms"] = min(options.reconnect_backoff_ms or RECONNECT_BACKOFF_MS, longest_ms)
+        config["reconnect.backoff.max.ms"] = longest_ms
     config["connections.max.idle.ms"] = options.connections_max_idle_ms or IDLE_MS
-    if uses_tls(options) or options.sasl_mechanism is not None:
+    if uses_tls(options) or options.sasl_mechanism is not None or options.security_protocol is not None:
         config["security.protocol"] = ("sasl_" if _has_login(options) else "") + (
             "ssl" if uses_tls(options) else "plaintext"
         )

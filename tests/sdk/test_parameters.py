@@ -7,11 +7,12 @@ import pytest
 import rota
 from rota import errors
 from rota.consumer.options import NAMES as OF_CONSUMERS
-from rota.consumer.options import Options
+from rota.consumer.options import Options, Settings
 from rota.consumer.options import options_of as consumer_options
 from rota.parameters import CONSUMER, PRODUCER, KafkaParameters
 from rota.producer.options import NAMES as OF_PRODUCERS
 from rota.producer.options import Options as ProducerOptions
+from rota.producer.options import Settings as ProducerSettings
 from rota.producer.options import options_of as producer_options
 
 GROUP: dict[str, Any] = {"group_id": "billing", "bootstrap_servers": "kafka:9092"}
@@ -93,3 +94,8 @@ def test_each_parameter_is_taken_renamed_fixed_or_refused_and_one_of_them_only(
     for reason in [*kafka.refused.values(), *(each.reason for each in kafka.fixed.values())]:
         assert reason
         assert not reason.endswith(".")
+
+
+@pytest.mark.parametrize(("settings", "known"), [(Settings, OF_CONSUMERS), (ProducerSettings, OF_PRODUCERS)])
+def test_type_checkers_know_every_setting(settings: type, known: frozenset[str]) -> None:
+    assert frozenset(settings.__annotations__) == known

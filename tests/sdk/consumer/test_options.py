@@ -354,6 +354,14 @@ def test_the_security_protocol_decides_about_tls_and_files_imply_it() -> None:
     assert tls(ssl_cafile="ca.crt") == (True, Path("ca.crt"))
 
 
+def test_a_password_goes_in_plain_text_only_where_the_application_says_so() -> None:
+    login = {**RECORDS_IN_KAFKA, **LOGIN}
+    assert not config_of(login).security.is_insecure
+    assert config_of({**login, "security_protocol": "SASL_PLAINTEXT"}).security.is_insecure
+    coordinated = {"coordination": "rota", "coordinator_address": "rota:7070"}
+    assert not config_of({**login, **coordinated, "security_protocol": "SASL_PLAINTEXT"}).security.is_insecure
+
+
 def config_of(more: dict[str, Any]) -> SidecarConfig:
     options = Options(**settings(more))
     given = list(flags(options, address(options), Subscription(("orders",))))

@@ -136,3 +136,13 @@ def test_a_hot_partition_adds_no_replicas_as_long_as_the_others_load_can_be_proc
     assert (found.replicas, found.reason) == (4, Reason.HOT_PARTITIONS)
     assert "orders-0: more load than one replica processes" in found.explanation
     assert decided(history_of(samples_of(12, skewed(36.0)), spec), spec).replicas > 4
+
+
+def test_urgent_growth_does_not_wait_for_a_second_sample_if_a_partition_is_hot() -> None:
+    spec = spec_of()
+    calm = samples_of(12, skewed(11.0))
+    sudden = replace(skewed(66.0), at_ms=13 * POLL_MS, backlog=1_300)
+    found = decided(history_of([*calm, sudden], spec), spec)
+    assert found.inputs.hot_partitions
+    # (7 + 66 + 1300 / 600) / 7 = 10.7
+    assert (found.replicas, found.reason) == (11, Reason.LOAD_ABOVE_TARGET)

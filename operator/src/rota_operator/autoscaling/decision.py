@@ -126,9 +126,7 @@ def _by_load(inputs: Inputs, spec: Autoscaling) -> Decision:
 def _need(inputs: Inputs, spec: Autoscaling, partitions: int) -> _Need | None:
     """ceil((arrival rate + backlog / catchUpSeconds) / (service rate * targetUtilization)); None: the service rate is unknown."""
     demand, peak = inputs.demand or 0.0, inputs.peak_demand or 0.0
-    sustained = inputs.sustained_demand
-    if sustained is None or _is_urgent(inputs, spec):
-        sustained = demand
+    sustained = _growth_demand(inputs, spec)
     if inputs.service_rate is None and max(demand, peak) > 0:
         if inputs.replicas:
             return None
@@ -167,7 +165,7 @@ def _grow(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> De
         return _hold(
             inputs, Reason.REPLICAS_PENDING, f"{text}; {pending} of {inputs.replicas} have not joined"
         )
-    if inputs.hot_partitions and _is_enough(inputs):
+    if inputs.hot_partitions and _is_enough(inputs, spec):
         return _hold(inputs, Reason.HOT_PARTITIONS, f"{text}, but {_named(inputs)}")
     is_most = need.sustained >= bounds_of(spec, partitions).high
     if not is_most and _is_rising(inputs, spec):
@@ -196,10 +194,16 @@ def _is_rising(inputs: Inputs, spec: Autoscaling) -> bool:
     return inputs.demand > inputs.sustained_demand * RISING
 
 
-def _is_enough(inputs: Inputs) -> bool:
+def _growth_demand(inputs: Inputs, spec: Autoscaling) -> float:
+    """Return the demand that is reason enough to grow: one that has lasted for two samples, or the latest if growth is urgent."""
+    if inputs.sustained_demand is None or _is_urgent(inputs, spec):
+        return inputs.demand or 0.0
+    return inputs.sustained_demand
+
+
+def _is_enough(inputs: Inputs, spec: Autoscaling) -> bool:
     """Return whether the replicas can process all that replicas can; a hot partition keeps one of them above the target utilization."""
-    sustained = inputs.demand if inputs.sustained_demand is None else inputs.sustained_demand
-    return (sustained or 0.0) <= (inputs.service_rate or 0.0) * inputs.replicas
+    return _growth_demand(inputs, spec) <= (inputs.service_rate or 0.0) * inputs.replicas
 
 
 def _named(inputs: Inputs) -> str:

@@ -176,11 +176,9 @@ def test_a_group_has_its_applications_scaled_and_replaced_one_drained_after_the_
     spark.end_others([uids(spark)["orders-0"]])
     spark.run("orders-1")
     until("all run", partial(has_status, shop, "orders", replicas=2, readyReplicas=2))
-    # A driver whose sidecar is not connected yet cannot be drained.
-    until("both are members", partial(is_placed, shop, "orders", *names[:2]))
-    assert {str(each["spec"]["arguments"]) for each in spark.applications().values()} == {
-        "['--table', 'changed']"
-    }
+    until("both are members, whom the operator can drain", partial(is_placed, shop, "orders", *names[:2]))
+    arguments = [each["spec"]["arguments"] for each in spark.applications().values()]
+    assert arguments == [["--table", "changed"]] * 2
 
     # A bad template changes nothing, and says what is wrong.
     before = uids(spark)

@@ -3,7 +3,8 @@ Parameters of Kafka's clients that are not settings of Rota under the same name.
 
 `renamed`: Rota's name for them. `fixed`: Rota behaves in one way, and accepts the value that stands for it. `refused`: there
 is nothing to set. `without_kafkas` is called with the settings of a consumer or producer before its options are built, and
-docs/reference/parameters.md lists all of them. The options of both check types with `positive_faults` and `type_faults`.
+docs/reference/parameters.md lists all of them. The options of both check values with `positive_faults`,
+`type_faults` and `is_label`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,6 +36,8 @@ class KafkaParameters:
         return name in self.renamed or name in self.fixed or name in self.refused
 
 
+# Longest name of a client or a rack.
+LABEL_LENGTH_MAX = 249
 OTHER_MECHANISMS = "the SASL mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512"
 LOOP = "connections are served by Rota's own event loop, gRPC and librdkafka"
 DIRECT = "connections are made without a proxy"
@@ -204,6 +207,11 @@ def _is_fixed(name: str, value: object, kafka: KafkaParameters, known: Iterable[
             f"{name!r} is written {kafka.renamed.get(ours, ours)} here: settings are keyword arguments"
         )
     raise errors.InvalidArgument(f"unknown {kafka.kind} setting {name!r}: see rota.{kafka.kind}.options")
+
+
+def is_label(value: object) -> bool:
+    """Return whether a value can name a client or a rack."""
+    return isinstance(value, str) and len(value) <= LABEL_LENGTH_MAX and value.isprintable()
 
 
 def positive_faults(options: object, names: Iterable[str]) -> Iterator[str]:

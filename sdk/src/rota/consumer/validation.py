@@ -13,6 +13,7 @@ from rota import errors, security
 from rota.addresses import address_of, is_rota
 from rota.connection import CREDENTIAL_VARIABLES
 from rota.consumer.sidecar_options import KAFKA_ONLY, SidecarOptions
+from rota.parameters import LABEL_LENGTH_MAX, is_label
 from rota.security import MECHANISMS
 from rota_service.addresses import is_loopback
 
@@ -106,7 +107,7 @@ def name_faults(options: SidecarOptions) -> Iterator[str]:
     for name in ("client_id", "client_rack"):
         label = getattr(options, name)
         if label is not None and not is_label(label):
-            yield f"{name} is {label!r}: use at most {LENGTH_MAX} printable characters"
+            yield f"{name} is {label!r}: use at most {LABEL_LENGTH_MAX} printable characters"
     if options.group_instance_id and not is_name(options.group_instance_id):
         yield f"group_instance_id is {options.group_instance_id!r}: use at most {LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
 
@@ -233,11 +234,6 @@ def security_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
 def is_text(value: object) -> bool:
     """Return whether a value is a text."""
     return isinstance(value, str)
-
-
-def is_label(value: object) -> bool:
-    """Return whether a value can name a client or a rack."""
-    return isinstance(value, str) and len(value) <= LENGTH_MAX and value.isprintable()
 
 
 def is_integer(value: object, lowest: int, highest: int) -> bool:

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from rota import errors
-from rota.parameters import PRODUCER, positive_faults, type_faults, without_kafkas
+from rota.parameters import (
+    LABEL_LENGTH_MAX,
+    PRODUCER,
+    is_label,
+    positive_faults,
+    type_faults,
+    without_kafkas,
+)
 from rota.producer.interceptors import ProducerInterceptor
 from rota.producer.partitioner import Partitioner
 from rota.records import RecordMetadata
@@ -172,8 +179,8 @@ class Options:
     def _choice_faults(self) -> Iterator[str]:
         if self.compression_type not in (None, *COMPRESSIONS):
             yield f"compression_type is {self.compression_type!r}: use one of {', '.join(COMPRESSIONS)}"
-        if not _is_label(self.client_id):
-            yield f"client_id is {self.client_id!r}: use at most {CLIENT_ID_LENGTH_MAX} printable characters"
+        if not is_label(self.client_id):
+            yield f"client_id is {self.client_id!r}: use at most {LABEL_LENGTH_MAX} printable characters"
         interceptors: Sequence[object] = self.interceptors
         for each in interceptors:
             if not isinstance(each, ProducerInterceptor):
@@ -198,7 +205,6 @@ BOOLEANS = ("enable_idempotence",)
 FUNCTIONS = ("partitioner", "key_serializer", "value_serializer", "on_delivery")
 NOT_NEGATIVE = ("linger_ms", "max_block_ms", "retries")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-CLIENT_ID_LENGTH_MAX = 249
 COORDINATIONS = ("Auto", "Kafka", "Rota")
 NAMES = frozenset(each.name for each in fields(Options))
 
@@ -214,10 +220,6 @@ def settings_of(options: Options, address: str) -> dict[str, object]:
         "bootstrap_servers": address,
         **{each.name: getattr(options, each.name) for each in fields(Options)},
     }
-
-
-def _is_label(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= CLIENT_ID_LENGTH_MAX and value.isprintable()
 
 
 def buffer_exhausted(max_block_s: float) -> errors.BufferExhausted:

@@ -22,6 +22,8 @@ from tests.support.processes import Process, ProcessFailed
 
 ANSWERS_WITHIN_S = 60
 IMPORT_WITHIN_S = 600
+# Nodes begin with three, one above the other; files that two of them have are there once.
+STORES_KEPT = 3 * cache.BUILDS_KEPT
 KUBERNETES = "k8s.io"
 """containerd's namespace for the images and containers of pods."""
 STORE = "var/lib/containerd"
@@ -138,7 +140,7 @@ def prepare(machinery: Machinery, pause: Image, images: Sequence[Image], below: 
         shutil.rmtree(machine.folder)
 
     key = cache.key_of(str(machinery.debian.root), *(image.name for image in everything))
-    return Store(cache.build_once("image-store", key, build) / "store", everything)
+    return Store(cache.build_once("image-store", key, build, kept=STORES_KEPT) / "store", everything)
 
 
 def copy_store(store: Path, folder: Path) -> None:

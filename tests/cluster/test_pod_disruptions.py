@@ -209,6 +209,7 @@ def test_nothing_was_lost_or_done_twice_and_each_generation_had_one_owner(
         counters["disruptions"] += len(story.hits)
         counters["records"] += len(story.source.acknowledged)
         counters["repeated"] += story.repeats()
-    assert [fault for story in (*disrupted.steady, disrupted.flight) for fault in story.faults()] == []
+    faults = [fault for story in (*disrupted.steady, disrupted.flight) for fault in story.faults()]
+    assert faults == [], "\n".join(faults)
     if suite == MIXED:
         assert counters["repeated"] <= REPEATED_MAX * counters["records"]

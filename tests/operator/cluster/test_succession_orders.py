@@ -183,6 +183,25 @@ def test_a_membership_passes_to_the_pod_that_replaces_its_own() -> None:
     played(story)
 
 
+def test_a_membership_that_is_given_up_while_the_pods_are_listed_passes_to_its_successor() -> None:
+    async def story(world: World, life: Callable[[], Operator]) -> None:
+        operator = await settled(world, life, "a", "b")
+        world.delete("a")
+        world.start("c")
+        await operator.look()
+
+        def give_up() -> None:
+            world.on_list = lambda: None
+            world.give_up("a")
+            operator.orders.reported(world.online["a"], world.members["a"])
+
+        world.on_list = give_up
+        await operator.look()
+        assert world.done == [("a", "hands over to c"), ("c", "takes id-a over")]
+
+    played(story)
+
+
 def test_a_membership_passes_on_from_its_successor_while_the_first_pod_still_reports() -> None:
     async def story(world: World, life: Callable[[], Operator]) -> None:
         operator = await settled(world, life, "a", "b")

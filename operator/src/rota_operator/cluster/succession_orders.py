@@ -148,12 +148,11 @@ class SuccessionOrders:
         self, key: Key, connected: Mapping[Holder, Principal]
     ) -> Sequence[Coroutine[Any, Any, None]]:
         wanted = self._wanted.get(key)
-        given_up = self._given_up(key)
         waits = any(self._waits(key, each) for each in connected)
-        if wanted is None or not (waits or given_up):
+        if wanted is None or not (waits or self._given_up(key)):
             return ()
         try:
-            pods = await self._pods(key, wanted, connected.keys())
+            listed = await self._listed(key, wanted)
         except ApiError as error:
             if self._problems.get(key) != str(error):
                 self._problems[key] = str(error)
@@ -162,9 +161,11 @@ class SuccessionOrders:
         if self._wanted.get(key) is not wanted:
             return ()
         self._problems.pop(key, None)
+        # From reports of one moment: a membership that was given up while the pods were listed is in both or in neither.
+        pods = self._pods(key, listed, connected.keys())
         return [
             self._order(key, connected[each.pod], each, self._message(key, each))
-            for each in orders(wanted.pool, pods, given_up)
+            for each in orders(wanted.pool, pods, self._given_up(key))
             if each.pod in connected and self._begin(key, each)
         ]
 
@@ -183,10 +184,13 @@ class SuccessionOrders:
             if of == key and (of, member_id, successor) not in self._arrived
         ]
 
-    async def _pods(self, key: Key, wanted: Wanted, connected: Collection[Holder]) -> Sequence[PodState]:
-        found = []
-        async for each in self._api.list(POD, key.namespace, f"{CLAIM_LABEL}={wanted.uid}"):
-            metadata, now_s = each["metadata"], self._clocks.monotonic_s()
+    async def _listed(self, key: Key, wanted: Wanted) -> Sequence[Object]:
+        return [each async for each in self._api.list(POD, key.namespace, f"{CLAIM_LABEL}={wanted.uid}")]
+
+    def _pods(self, key: Key, listed: Sequence[Object], connected: Collection[Holder]) -> Sequence[PodState]:
+        found, now_s = [], self._clocks.monotonic_s()
+        for each in listed:
+            metadata = each["metadata"]
             holder = Holder(metadata["name"], metadata["uid"])
             phase = (each.get("status") or {}).get("phase")
             last = self._reported.get((key, holder))
@@ -217,8 +221,8 @@ class SuccessionOrders:
                     member_id=member.member_id,
                 )
             )
-        listed = {each.holder for each in found}
-        for pod in [pod for pod in self._seen_s if pod[0] == key and pod[1] not in listed]:
+        present = {each.holder for each in found}
+        for pod in [pod for pod in self._seen_s if pod[0] == key and pod[1] not in present]:
             del self._seen_s[pod]
         return found
 

@@ -25,6 +25,7 @@ PROPERTIES_VARIABLE = "ROTA_KAFKA_PROPERTIES"
 LOOK_UP_S = 30.0
 # Longest wait for as many records as are asked for; offsets of a range that have no records are asked for too.
 POLL_S = 0.1
+FETCH_WAIT_MS = 10
 LOGIN = {
     "sasl.mechanism": "ROTA_SASL_MECHANISM",
     "sasl.username": "ROTA_SASL_USERNAME",
@@ -59,6 +60,8 @@ class KafkaRecords(LogRecords):
                 "isolation.level": "read_committed" if read_committed else "read_uncommitted",
                 # Its default of a second is idle time between two fetches when the queue is full.
                 "fetch.queue.backoff.ms": 10,
+                # All records of a range are there. What lies behind it is fetched ahead, and the next range waits for the answer.
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
                 "log_level": 0,
                 "error_cb": self._on_error,
             }

@@ -43,7 +43,7 @@ APPLICATION, KUBEFLOWS_APPLICATION = "rota.dev/spark-application", "sparkoperato
 # Of the shop, once the example runs: what a hundred cost takes a third of a core from the tests beside.
 ORDERS_A_SECOND = 20
 WITHIN_S = 240
-POLL_S = 0.2
+POLL_S = 0.5
 DATABASE = USER = "orders"
 
 

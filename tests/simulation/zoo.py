@@ -319,6 +319,7 @@ HINTS = {
     "who waits is forgotten with its member": 40,
     "counts no silence": 46,
     "counts two sessions": 86,
+    "verdicts of any tenure count": 107,
 }
 # Rules that only come true in the end are broken by these.
 LIVENESS = {

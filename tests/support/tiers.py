@@ -44,7 +44,7 @@ class Tier:
     systems: tuple[str, ...] = ()
     # Why it has no tests yet. Leave it out once there are some: the runner insists.
     empty_because: str = ""
-    # Processes that run its tests side by side: one for each core, one more where tests wait for others most of their time.
+    # Processes that run its tests side by side: one for each core, one or two more where tests wait for others most of their time.
     processes: int = 1
     # Those with the mark `alone` run last, with nothing beside them.
     has_alone: bool = False
@@ -57,11 +57,11 @@ TIERS = (
     Tier(
         "process",
         ("certificates", "chromium", "helm", "postgres", "prometheus"),
-        processes=3,
+        processes=4,
         has_alone=True,
     ),
     Tier("simulation", processes=2, by_module=False),
-    Tier("kafka", ("certificates", "kafka"), processes=3, has_alone=True),
+    Tier("kafka", ("certificates", "kafka"), processes=4, has_alone=True),
     # Each process has an API server, or a cluster, of its own.
     Tier("api_server", ("certificates", "cluster", "helm", "kafka"), processes=4),
     Tier(
@@ -69,7 +69,7 @@ TIERS = (
         ("cluster", "helm", "kafka", "postgres", "prometheus", "rota_images", "spark_operator"),
         processes=3,
     ),
-    Tier("spark", ("kafka", "postgres", "spark")),
+    Tier("spark", ("kafka", "postgres", "spark"), processes=2),
 )
 
 

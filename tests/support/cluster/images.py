@@ -50,7 +50,7 @@ def base_with_java() -> Image:
 
 def _debian(what: str, packages: Sequence[str]) -> Image:
     release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    dockerfile = DOCKERFILES / "base.Dockerfile"
+    dockerfile = DOCKERFILES / f"{what}.Dockerfile"
 
     def build(name: str, folder: Path, archive: Path) -> None:
         builder = Builder(folder)

@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from tests.cluster.disruptions.lives import Life, Lives
+from tests.cluster.disruptions.members import Members
 from tests.sidecar.delivery.rounds.engine import Engine
 from tests.sidecar.delivery.rounds.gaps import gaps_of
 from tests.sidecar.delivery.rounds.history import History, Hit, done_by, values_of
 from tests.sidecar.delivery.rounds.source import Source, Watch, going_on
 from tests.sidecar.membership.rolling import history as membership
-from tests.sidecar.membership.rolling import tenures
 from tests.support.cluster import Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.processes import steady_ms, wait_for
@@ -87,8 +87,7 @@ class Story:
         self.clean: set[str] = set()
         # Generation of the group before each hit, and after the last one.
         self.generations: list[int] = []
-        # Instances of static members, ids of dynamic ones, by pod.
-        self._instances: dict[str, str] = {}
+        self.members = Members()
 
     # The API server
 
@@ -159,8 +158,8 @@ class Story:
         """Wait until it is known which member each pod is: a dynamic one of a Deployment is succeeded by other pods in its generation."""
 
         def holds() -> bool:
-            self.note_instances()
-            return self.pods().keys() <= self._instances.keys()
+            self.note_members()
+            return self.members.knows(self.pods().keys())
 
         if self.setting.is_static or not self.setting.is_adopted or self.setting.kind != "Deployment":
             return Wait("nothing", lambda: True)
@@ -184,7 +183,7 @@ class Story:
 
     def hit(self, what: str, had: frozenset[int] = frozenset(), *, is_clean: bool = False) -> None:
         """Note a disruption; of `had`, what is not committed now may be repeated."""
-        self.note_instances()
+        self.note_members()
         self.generations.append(self.generation())
         if is_clean:
             self.clean.add(what)
@@ -202,7 +201,7 @@ class Story:
         """Draw an application that runs and has partitions."""
         return self.chance.choice([life for life in self.lives.running() if life.partitions])
 
-    def note_instances(self) -> None:
+    def note_members(self) -> None:
         """Remember which pod stands for which member of a Deployment: others succeed it in the same generation."""
         if self.setting.kind == "StatefulSet":
             return
@@ -215,7 +214,9 @@ class Story:
             )
         except KubectlFailed:
             return
-        self._instances |= {str(text).partition(" ")[0]: name for name, text in found["data"].items()}
+        self.members.note(
+            self.generation(), {str(text).partition(" ")[0]: name for name, text in found["data"].items()}
+        )
 
     def _note_member_ids(self) -> None:
         """Remember the member ids of pods, by the status of their group; a plain consumer's group has none."""
@@ -223,8 +224,11 @@ class Story:
             found = self.cluster.get(f"consumergroup/{self.setting.name}", namespace=self.setting.namespace)
         except KubectlFailed:
             return
-        members = (found.get("status") or {}).get("placements") or []
-        self._instances |= {each["podName"]: each["memberId"] for each in members if each.get("memberId")}
+        placements = (found.get("status") or {}).get("placements") or []
+        self.members.note(
+            self.generation(),
+            {each["podName"]: each["memberId"] for each in placements if each.get("memberId")},
+        )
 
     # The outcome
 
@@ -256,8 +260,9 @@ class Story:
     def owners(self) -> membership.History:
         """The owners of each generation, for the rules about membership."""
         lives = [
-            tenures.Life(life.name, self._instances.get(life.pod, life.pod), self._with_losses(life), ())
+            member
             for life in self.lives.read()
+            for member in self.members.lives(life.name, life.pod, self._with_losses(life))
         ]
         limits = membership.Limits(0, 0, 0)
         return membership.History((), limits, lives, (), (), ())
@@ -274,7 +279,7 @@ class Story:
 
     def faults(self) -> Sequence[str]:
         """Return each broken rule in a sentence."""
-        self.note_instances()
+        self.note_members()
         return [
             *self.history().faults(),
             *(f"assigned to two: {each}" for each in membership.assigned_to_two(self.owners())),

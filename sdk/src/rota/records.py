@@ -32,6 +32,11 @@ class RecordMetadata(NamedTuple):
     offset: int
     timestamp_ms: int
 
+    @property
+    def timestamp(self) -> int:
+        """`timestamp_ms`, under the name of Kafka's clients."""
+        return self.timestamp_ms
+
 
 class Record(NamedTuple, Generic[Key, Value]):
     """A consumed record. Key and value are bytes or None, or the results of a consumer's deserializers."""
@@ -43,6 +48,11 @@ class Record(NamedTuple, Generic[Key, Value]):
     key: Key
     value: Value
     headers: Headers
+
+    @property
+    def timestamp(self) -> int:
+        """`timestamp_ms`, under the name of Kafka's clients."""
+        return self.timestamp_ms
 
 
 @dataclass(frozen=True, slots=True)

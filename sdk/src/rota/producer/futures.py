@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from typing import Self
 
 from rota import errors
 from rota.producer.batches import NO_OFFSET, Outcome
@@ -57,6 +58,10 @@ class SendFuture:
         self._wait(timeout)
         return outcome(self._batch, self._index)
 
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Return `result`, under the name of Java's future and of kafka-python's."""
+        return self.result(timeout)
+
     def exception(self, timeout: float | None = None) -> errors.RotaError | None:
         """Return the error if the record was not sent; None if it was."""
         self._wait(timeout)
@@ -65,6 +70,16 @@ class SendFuture:
     def add_done_callback(self, callback: Callable[["SendFuture"], object]) -> None:
         """Call back with this future once it is done, from the producer's thread: it must not block there."""
         self._batch.when_done(lambda batch: call_guarded(callback, self))
+
+    def add_callback(self, callback: Callable[[RecordMetadata], object]) -> Self:
+        """Call back with the record's metadata if it is sent, from the producer's thread, as kafka-python's future."""
+        self.add_done_callback(lambda done: None if done.exception() else callback(done.result()))
+        return self
+
+    def add_errback(self, callback: Callable[[errors.RotaError], object]) -> Self:
+        """Call back with the error if the record is not sent, from the producer's thread, as kafka-python's future."""
+        self.add_done_callback(lambda done: callback(error) if (error := done.exception()) else None)
+        return self
 
     def _wait(self, timeout: float | None) -> None:
         if not self._batch.wait(timeout):

@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 # Modules that are public under their own names.
-MODULES = ("errors", "serializers", "stores", "testing")
+MODULES = ("confluent", "errors", "serializers", "stores", "testing")
 _HOMES = {
     "AsyncConsumer": "rota.consumer.async_api",
     "AsyncLogReader": "rota.log_reader",

@@ -48,6 +48,9 @@ class Record(NamedTuple, Generic[Key, Value]):
     key: Key
     value: Value
     headers: Headers
+    # Number of deliveries of the record to applications of its group, this one included, as the sidecar counts them; 0
+    # for a record that no sidecar delivered, as with `LogReader`.
+    deliveries: int = 0
 
     @property
     def timestamp(self) -> int:

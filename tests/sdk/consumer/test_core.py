@@ -57,6 +57,12 @@ def offsets(slices: Sequence[BatchSlice]) -> list[int]:
     return [offset for each in slices for offset in range(each.base_offset, each.next_offset)]
 
 
+def test_a_part_of_a_batch_keeps_the_number_of_its_deliveries() -> None:
+    whole = batch_slice(TopicPartition("orders", 0), 0, 5)
+    whole.deliveries = 4
+    assert [record.deliveries for record in whole.between(1, 3)] == [4, 4]
+
+
 def test_nothing_is_kept_of_a_partition_before_it_was_assigned() -> None:
     core = Core(ROOM)
     assert not core.on_records(batch_slice(P0, 0, 3), 1)

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 import rota
 from rota import errors
 from tests.sdk.consumer import standstill
+from tests.sdk.consumer.delivery_counts import counts_of_retries
 from tests.sdk.consumer.static_members import restart_moves_nothing
 from tests.support.coordinator import QUICK, serving
 from tests.support.kafka import Kafka
@@ -56,6 +57,11 @@ def test_records_come_once_and_offsets_in_a_transaction_are_where_the_next_consu
         producer.send(topic, b"999").result(30)
     with rota.Consumer(topic, **settings) as consumer:
         assert [record.value for record in read(consumer, 1)] == [b"999"]
+
+
+def test_the_sidecar_of_a_handler_counts_its_retries(kafka: Kafka, unique_name: str, tmp_path: Path) -> None:
+    kafka.create_topic(unique_name)
+    assert counts_of_retries(unique_name, kafka.bootstrap, tmp_path) == [1, 2, 3]
 
 
 def test_a_static_member_that_is_restarted_within_its_session_moves_nothing(

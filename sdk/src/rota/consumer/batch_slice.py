@@ -38,6 +38,7 @@ class BatchSlice:
         "_whole",
         "_whole_offset",
         "base_offset",
+        "deliveries",
         "delivery_epoch",
         "next_offset",
         "topic_partition",
@@ -57,6 +58,8 @@ class BatchSlice:
         self.delivery_epoch = delivery_epoch
         # RETRY verdicts in this delivery epoch before the sidecar dispatched these records.
         self.turn = 0
+        # Number of deliveries of these records, this one included.
+        self.deliveries = 1
         self._record_size = size / max(len(offsets), 1)
         self.base_offset = offsets.start
         self.next_offset = offsets.stop
@@ -82,7 +85,7 @@ class BatchSlice:
     def between(self, first: int, end: int) -> "BatchSlice":
         """Return the records of the offsets [first, end); unpacked columns are shared."""
         part = BatchSlice(self.topic_partition, self.delivery_epoch, self._whole, range(first, end))
-        part.turn = self.turn
+        part.turn, part.deliveries = self.turn, self.deliveries
         part._record_size, part._whole_offset = self._record_size, self._whole_offset
         return part
 
@@ -127,6 +130,7 @@ class BatchSlice:
             _each(key_deserializer, topic, self.keys),
             _each(value_deserializer, topic, self.values),
             self.headers,
+            repeat(self.deliveries),
         )
 
 

@@ -94,7 +94,7 @@ def slices_of(part: pb.PartitionRecords) -> Iterator[BatchSlice]:
             range(records.base_offset, records.next_offset),
             size=len(batch.payload),
         )
-        batch_slice.turn = part.turn
+        batch_slice.turn, batch_slice.deliveries = part.turn, part.deliveries
         yield batch_slice
 
 

@@ -61,6 +61,13 @@ def test_what_is_produced_is_consumed_up_to_the_end(rota: Rota, kafka: Kafka, un
     )
 
 
+def test_each_record_has_all_headers_in_their_order(rota: Rota, unique_name: str) -> None:
+    rota("topics", "create", unique_name)
+    assert rota("produce", unique_name, "--header", "a=1", "--header", "a=2", stdin="x\n").code == 0
+    (line,) = rota("consume", unique_name, "--from-beginning", "-o", "json").lines
+    assert json.loads(line)["headers"] == [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]
+
+
 def test_a_transaction_at_the_end_is_no_reason_to_wait(rota: Rota, kafka: Kafka, unique_name: str) -> None:
     kafka.create_topic(unique_name)
     producer = Producer({**kafka.client_config(), "transactional.id": unique_name})

@@ -45,6 +45,30 @@ def test_keys_go_where_every_client_puts_them(rota: Rota, topic: str) -> None:
     assert [value for key, value in found if key == b"a"] == [b"1", b"x=y", b"by the SDK"]
 
 
+def test_each_record_has_all_headers_in_their_order(rota: Rota, topic: str) -> None:
+    flags = ("--header", "kind=a=b", "--header", "empty=", "--header", "kind=c")
+    assert rota("produce", topic, *flags, stdin="one\ntwo\n").code == 0
+    shown = rota("consume", topic, "--from-beginning", "-o", "json").lines
+    expected = [
+        {"name": "kind", "value": "a=b"},
+        {"name": "empty", "value": ""},
+        {"name": "kind", "value": "c"},
+    ]
+    assert [json.loads(line)["headers"] for line in shown] == [expected, expected]
+
+
+@pytest.mark.parametrize("header", ["kind", "=value", ""])
+def test_a_header_without_key_or_separator_is_refused_before_anything_is_written(
+    rota: Rota, topic: str, header: str
+) -> None:
+    done = rota("produce", topic, "--header", header, stdin="one\n")
+    assert (done.code, done.error) == (
+        2,
+        f"--header {header}: expected KEY=VALUE, such as content-type=text/plain",
+    )
+    assert rota("consume", topic, "--from-beginning", "--value-only").lines == []
+
+
 def test_a_line_without_a_key_ends_it_and_says_how_much_was_written(rota: Rota, topic: str) -> None:
     done = rota("produce", topic, "--key-separator", "=", stdin="a=1\nb\nc=3\n")
     assert done.code == 1

@@ -2,19 +2,22 @@
 
 import sys
 from collections.abc import Iterable
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.errors import RotaError
-from rota.records import RecordMetadata
-from rota_cli.clusters.port import Cluster
+from rota.records import Header, Headers, RecordMetadata
 from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
-from rota_cli.errors import Failure, exit_code_for
+from rota_cli.errors import Failure, WrongUsage, exit_code_for
 from rota_cli.output.console import print_out, progress_counter
 from rota_cli.output.render import OutputFormat, OutputOption, print_data
 from rota_cli.output.units import pluralize
+
+if TYPE_CHECKING:
+    from rota.producer.api import Producer
 
 # Interval of progress updates: often enough for a reader, too seldom to slow down the command.
 SHOWN_EVERY = 1000
@@ -34,6 +37,15 @@ class DeliveryCounter:
             self.error = self.error or error
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Topic, partition and headers of all records; the key decides without a partition."""
+
+    topic: str
+    partition: int | None
+    headers: Headers
+
+
 @with_flags
 def produce(
     flags: ConnectionFlags,
@@ -48,9 +60,16 @@ def produce(
         int | None,
         typer.Option(min=0, help="Write to this partition, regardless of the key.", show_default="by key"),
     ] = None,
+    header: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=VALUE", help="Header of every record; can be repeated.", show_default="no headers"
+        ),
+    ] = [],  # noqa: B006  typer copies it
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Write one record per line of standard input."""
+    headers = [parse_header(text) for text in header]
     deliveries = DeliveryCounter()
     with flags.open() as cluster:
         (found,) = cluster.records.topics([topic])
@@ -59,7 +78,8 @@ def produce(
                 f"topic {topic} has no partition {partition} (it has {found.partitions}): check --partition"
             )
         try:
-            _send_all(cluster, topic, _lines(key_separator), deliveries, partition)
+            producer = cluster.records.producer(deliveries)
+            _send_all(producer, _lines(key_separator), deliveries, Target(topic, partition, headers))
         except (Failure, RotaError) as error:
             raise _with_progress(deliveries.error or error, deliveries.written, topic) from None
     if output is OutputFormat.TABLE:
@@ -69,20 +89,18 @@ def produce(
 
 
 def _send_all(
-    cluster: Cluster,
-    topic: str,
+    producer: "Producer",
     lines: Iterable[tuple[bytes | None, bytes]],
     deliveries: DeliveryCounter,
-    partition: int | None,
+    target: Target,
 ) -> None:
-    """Send all records and wait for every outcome; raise the first error."""
-    producer = cluster.records.producer(deliveries)
+    """Send all records, close the producer and wait for every outcome; raise the first error."""
     try:
         with progress_counter("records") as show:
             for number, (key, value) in enumerate(lines, 1):
                 if deliveries.error is not None:
                     break
-                producer.send(topic, value, key, partition)
+                producer.send(target.topic, value, key, target.partition, headers=target.headers)
                 if number % SHOWN_EVERY == 0:
                     show(number)
     finally:
@@ -97,6 +115,19 @@ def _with_progress(error: Failure | RotaError, written: int, topic: str) -> Fail
     failure = Failure(f"{error}; {pluralize(written, 'record')} written to {topic} before")
     failure.exit_code = error.exit_code if isinstance(error, Failure) else exit_code_for(error)
     return failure
+
+
+def parse_header(text: str) -> Header:
+    """
+    Parse a header of `--header`; its value may contain the separator too, and may be empty.
+
+    >>> parse_header("traceparent=00-1=2")
+    ('traceparent', b'00-1=2')
+    """
+    key, separator, value = text.partition("=")
+    if not key or not separator:
+        raise WrongUsage(f"--header {text}: expected KEY=VALUE, such as content-type=text/plain")
+    return key, value.encode()
 
 
 def _lines(key_separator: str) -> Iterable[tuple[bytes | None, bytes]]:

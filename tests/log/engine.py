@@ -112,6 +112,14 @@ class Engine:
         (topic,) = self.decide(lambda effects: self.log.create_partitions(request, effects)).topics
         return topic
 
+    def alter(
+        self, name: str, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> pb.TopicResult:
+        request = pb.AlterTopicsRequest()
+        request.topics.add(name=name, retention_ms=retention_ms, retention_bytes=retention_bytes)
+        (topic,) = self.decide(lambda effects: self.log.alter_topics(request, effects)).topics
+        return topic
+
     def partition(self, index: int = 0, topic: str = TOPIC) -> Partition:
         found = self.log.partition(topic, index)
         assert isinstance(found, Partition)

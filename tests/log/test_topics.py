@@ -108,6 +108,39 @@ def test_partitions_only_become_more() -> None:
     assert engine.grow("unknown", 3).error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_retention_is_changed_as_far_as_it_is_given() -> None:
+    engine = Engine(LogConfig(retention_ms=7_000, retention_bytes=5_000))
+    engine.create(partitions=2, retention_ms=1_000, retention_bytes=2_000)
+    ids = [engine.partition(index).log_id for index in range(2)]
+
+    def retention() -> set[tuple[int, int]]:
+        return {(each.retention_ms, each.retention_bytes) for each in engine.log.partitions()}
+
+    assert engine.alter(TOPIC, retention_ms=3_000).error_code == codes.NONE
+    assert retention() == {(3_000, 2_000)}
+    assert engine.alter(TOPIC, retention_bytes=-1).error_code == codes.NONE
+    assert retention() == {(3_000, -1)}
+    # 0 is the server's default, as in a creation.
+    assert engine.alter(TOPIC, retention_ms=0, retention_bytes=0).error_code == codes.NONE
+    assert retention() == {(7_000, 5_000)}
+    engine.log = engine.read(engine.log.snapshot())
+    assert retention() == {(7_000, 5_000)}
+    assert [engine.partition(index).log_id for index in range(2)] == ids
+
+
+def test_a_retention_that_cannot_be_changes_nothing() -> None:
+    engine = Engine()
+    engine.create(retention_ms=1_000)
+    for asked in ({"retention_ms": -2}, {"retention_bytes": -2}, {"retention_ms": 5, "retention_bytes": -2}):
+        assert engine.alter(TOPIC, **asked).error_code == codes.INVALID_CONFIG
+    assert engine.alter("unknown", retention_ms=5).error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    # Nothing is written for what holds already.
+    before = len(engine.events)
+    assert engine.alter(TOPIC, retention_ms=1_000).error_code == codes.NONE
+    assert len(engine.events) == before
+    assert engine.partition().retention_ms == 1_000
+
+
 def test_a_name_that_stands_twice_in_other_requests_is_refused_there_too() -> None:
     engine = Engine()
     engine.create()
@@ -117,7 +150,9 @@ def test_a_name_that_stands_twice_in_other_requests_is_refused_there_too() -> No
     effects = Effects()
     grown = engine.log.create_partitions(more, effects).topics
     deleted = engine.log.delete_topics(pb.DeleteTopicsRequest(names=[TOPIC, TOPIC]), effects).topics
-    assert {topic.error_code for topic in (*grown, *deleted)} == {codes.INVALID_REQUEST}
+    other = pb.AlterTopicsRequest(topics=[pb.AlterTopicsRequest.Topic(name=TOPIC, retention_ms=5)] * 2)
+    altered = engine.log.alter_topics(other, effects).topics
+    assert {topic.error_code for topic in (*grown, *deleted, *altered)} == {codes.INVALID_REQUEST}
     assert effects == Effects()
 
 

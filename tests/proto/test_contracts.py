@@ -18,7 +18,7 @@ CALLS = {
     ),
     log_pb2.DESCRIPTOR.services_by_name["Log"]: (
         "CreateTopics DeleteTopics DescribeTopics CreatePartitions Produce Fetch ListOffsets InitProducer "
-        "AddOffsetsToTransaction EndTransaction DeleteRecords"
+        "AddOffsetsToTransaction EndTransaction DeleteRecords AlterTopics"
     ),
     sidecar_pb2.DESCRIPTOR.services_by_name["Consumer"]: (
         "Attach Deliver Subscribe Assign Poll Commit Seek Position Committed Pause Resume Assignment "

@@ -123,13 +123,20 @@ def test_an_error_of_one_partition_stands_beside_what_the_others_give(
 
 
 @pytest.mark.process
-def test_topics_are_made_described_enlarged_and_deleted(address: str, unique_name: str) -> None:
+def test_topics_are_made_described_enlarged_altered_and_deleted(address: str, unique_name: str) -> None:
     with rota.Topics(address) as topics:
         topics.create({unique_name: 2}, retention_ms=1_000, retention_bytes=5_000)
         topics.create({unique_name: 9})
         topics.add_partitions({unique_name: 3})
         (found,) = topics.describe([unique_name])
         assert (found.partitions, found.retention_ms, found.retention_bytes) == (3, 1_000, 5_000)
+        topics.alter([unique_name], retention_ms=2_000)
+        (found,) = topics.describe([unique_name])
+        assert (found.partitions, found.retention_ms, found.retention_bytes) == (3, 2_000, 5_000)
+        with pytest.raises(errors.InvalidConfig, match=unique_name):
+            topics.alter([unique_name], retention_bytes=-2)
+        with pytest.raises(errors.UnknownTopicOrPartition):
+            topics.alter(["no-such"], retention_ms=2_000)
         with pytest.raises(errors.TopicAlreadyExists, match=unique_name):
             topics.create({unique_name: 2}, exist_ok=False)
         with pytest.raises(errors.InvalidPartitions):

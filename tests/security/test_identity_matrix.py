@@ -124,6 +124,12 @@ RULES: Mapping[str, Rule] = {
             topics=[log.CreatePartitionsRequest.Topic(name=name, partitions=2)]
         ),
     ),
+    "AlterTopics": Rule(
+        TopicAction.ADMIN,
+        lambda name: log.AlterTopicsRequest(
+            topics=[log.AlterTopicsRequest.Topic(name=name, retention_ms=-1)]
+        ),
+    ),
     "Produce": Rule(
         TopicAction.PRODUCE,
         lambda name: log.ProduceRequest(partitions=[log.ProduceRequest.Partition(topic=name, index=0)]),

@@ -1,4 +1,4 @@
-"""Topics of a Rota log: create, describe and delete them, add partitions, delete records. For administrators and tests."""
+"""Topics of a Rota log: create, describe, alter and delete them, add partitions, delete records. For administrators and tests."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -78,6 +78,20 @@ class Topics:
             ]
         )
         self._ask(lambda: self._changed(self._connection.log.CreatePartitions, request))
+
+    def alter(
+        self, names: Iterable[str], *, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> None:
+        """Change the retention of topics; what is None stays as it is. The log deletes records at its next check."""
+        request = pb.AlterTopicsRequest(
+            topics=[
+                pb.AlterTopicsRequest.Topic(
+                    name=name, retention_ms=retention_ms, retention_bytes=retention_bytes
+                )
+                for name in names
+            ]
+        )
+        self._ask(lambda: self._changed(self._connection.log.AlterTopics, request))
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics with all their records."""

@@ -69,6 +69,12 @@ class LogService(pb_grpc.LogServicer):
         )
 
     @override
+    async def AlterTopics(self, request: pb.AlterTopicsRequest, context: Context) -> pb.AlterTopicsResponse:
+        return await self._about_topics(
+            request, context, lambda log, asked, effects: log.alter_topics(asked, effects)
+        )
+
+    @override
     async def DescribeTopics(
         self, request: pb.DescribeTopicsRequest, context: Context
     ) -> pb.DescribeTopicsResponse:

@@ -53,7 +53,7 @@ def validate(request: Message) -> str:
 def validate_topics(request: Message) -> str:
     """Validate requests that name topics."""
     match request:
-        case pb.CreateTopicsRequest() | pb.CreatePartitionsRequest():
+        case pb.CreateTopicsRequest() | pb.CreatePartitionsRequest() | pb.AlterTopicsRequest():
             names: Iterable[str] = [topic.name for topic in request.topics]
         case pb.DeleteTopicsRequest() | pb.DescribeTopicsRequest():
             names = request.names

@@ -119,6 +119,7 @@ def error_of(reply: Message | None) -> Error:
             | log.DeleteTopicsResponse()
             | log.DescribeTopicsResponse()
             | log.CreatePartitionsResponse()
+            | log.AlterTopicsResponse()
         ):
             return first_error(reply.topics)
         case _:

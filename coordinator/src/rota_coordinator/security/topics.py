@@ -54,6 +54,7 @@ def of_partitions(
 SUBJECTS: dict[type[Message], Subject] = {
     pb.CreateTopicsRequest: of_topics(TopicAction.ADMIN, pb.CreateTopicsResponse),
     pb.CreatePartitionsRequest: of_topics(TopicAction.ADMIN, pb.CreatePartitionsResponse),
+    pb.AlterTopicsRequest: of_topics(TopicAction.ADMIN, pb.AlterTopicsResponse),
     pb.DeleteTopicsRequest: of_topics(TopicAction.ADMIN, pb.DeleteTopicsResponse, "names"),
     pb.DescribeTopicsRequest: of_topics(TopicAction.CONSUME, pb.DescribeTopicsResponse, "names"),
     pb.ProduceRequest: of_partitions(

@@ -1,5 +1,5 @@
 """
-Topic administration: create, grow, describe and delete. Called by `log`; each topic and partition has its own result.
+Topic administration: create, grow, alter, describe and delete. Called by `log`; each topic and partition has its own result.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rota_coordinator.core.log.config import FOR_EVER, NAME_LENGTH_MAX, LogConfig
 from rota_coordinator.core.log.effects import Effects
-from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.partition import Partition, Retention
 from rota_coordinator.core.log.state import State
 from rota_coordinator.core.log.topics import Topic
 from rota_coordinator.core.quotas import Reserve, Usage
@@ -152,6 +152,41 @@ def grow(
         return codes.POLICY_VIOLATION, message
     state.write(LogEvent(topic_created=topic.made(state.topics.next_log_ids(more))), effects)
     return codes.NONE, ""
+
+
+def alter_topics(state: State, request: pb.AlterTopicsRequest, effects: Effects) -> pb.AlterTopicsResponse:
+    """Handle AlterTopics."""
+    twice = repeated(topic.name for topic in request.topics)
+    reply = pb.AlterTopicsResponse()
+    for asked in request.topics:
+        topic = state.topics.get(asked.name)
+        if asked.name in twice:
+            reply.topics.add(name=asked.name, error_code=codes.INVALID_REQUEST)
+        elif topic is None:
+            reply.topics.add(name=asked.name, error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            reply.topics.add(
+                name=asked.name, topic_id=topic.topic_id, error_code=alter(state, topic, asked, effects)
+            )
+    return reply
+
+
+def alter(
+    state: State, topic: Topic, asked: pb.AlterTopicsRequest.Topic, effects: Effects
+) -> codes.ErrorCode.ValueType:
+    """Change the retention as far as it is given, or return the error. A retention that is in effect is not written."""
+    if min(asked.retention_ms, asked.retention_bytes) < FOR_EVER:
+        return codes.INVALID_CONFIG
+    config: LogConfig = state.config
+    kept_ms, kept_bytes = topic.retention.ms, topic.retention.bytes
+    if asked.HasField("retention_ms"):
+        kept_ms = asked.retention_ms or config.retention_ms
+    if asked.HasField("retention_bytes"):
+        kept_bytes = asked.retention_bytes or config.retention_bytes
+    retention = Retention(kept_ms, kept_bytes)
+    if retention != topic.retention:
+        state.write(LogEvent(topic_created=topic.made(retention=retention)), effects)
+    return codes.NONE
 
 
 def describe_topics(state: State, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:

@@ -95,6 +95,10 @@ class Log:
         """Handle CreatePartitions; growth beyond the quota of a topic's creator is rejected."""
         return administration.create_partitions(self._state, request, reserve, effects)
 
+    def alter_topics(self, request: pb.AlterTopicsRequest, effects: Effects) -> pb.AlterTopicsResponse:
+        """Handle AlterTopics: the next pass of retention applies the change."""
+        return administration.alter_topics(self._state, request, effects)
+
     def describe_topics(self, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
         """Handle DescribeTopics; changes nothing."""
         return administration.describe_topics(self._state, request)

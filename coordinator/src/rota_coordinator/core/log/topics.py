@@ -30,14 +30,15 @@ class Topic:
         """The retention of all partitions of the topic."""
         return self.partitions[0].retention
 
-    def made(self, log_ids: Iterable[int] = ()) -> TopicCreated:
-        """Return the event that describes the topic, with these log ids as additional partitions."""
+    def made(self, log_ids: Iterable[int] = (), retention: Retention | None = None) -> TopicCreated:
+        """Return the event that describes the topic, with additional partitions of these log ids or another retention."""
+        retention = self.retention if retention is None else retention
         return TopicCreated(
             name=self.name,
             topic_id=self.topic_id,
             log_ids=[*(partition.log_id for partition in self.partitions), *log_ids],
-            retention_ms=self.retention.ms,
-            retention_bytes=self.retention.bytes,
+            retention_ms=retention.ms,
+            retention_bytes=retention.bytes,
             created_by=self.created_by,
         )
 
@@ -81,7 +82,7 @@ class Topics:
         return range(self.last_log_id + 1, self.last_log_id + 1 + count)
 
     def made(self, event: TopicCreated) -> None:
-        """Apply a TopicCreated: add the topic, or the additional partitions of an existing one."""
+        """Apply a TopicCreated: add the topic, or change the retention and add the partitions of an existing one."""
         topic = self.by_name.get(event.name)
         if topic is None:
             topic = self.by_name[event.name] = Topic(event.name, event.topic_id, event.created_by)

@@ -89,6 +89,11 @@ class LogStub:
                 request_serializer=rota__proto_dot_log_dot_v1_dot_log__pb2.DeleteRecordsRequest.SerializeToString,
                 response_deserializer=rota__proto_dot_log_dot_v1_dot_log__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
+        self.AlterTopics = channel.unary_unary(
+                '/rota.log.v1.Log/AlterTopics',
+                request_serializer=rota__proto_dot_log_dot_v1_dot_log__pb2.AlterTopicsRequest.SerializeToString,
+                response_deserializer=rota__proto_dot_log_dot_v1_dot_log__pb2.AlterTopicsResponse.FromString,
+                _registered_method=True)
 
 
 class LogServicer:
@@ -167,6 +172,13 @@ class LogServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterTopics(self, request, context):
+        """Change the retention of topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -224,6 +236,11 @@ def add_LogServicer_to_server(servicer, server):
                     servicer.DeleteRecords,
                     request_deserializer=rota__proto_dot_log_dot_v1_dot_log__pb2.DeleteRecordsRequest.FromString,
                     response_serializer=rota__proto_dot_log_dot_v1_dot_log__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'AlterTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterTopics,
+                    request_deserializer=rota__proto_dot_log_dot_v1_dot_log__pb2.AlterTopicsRequest.FromString,
+                    response_serializer=rota__proto_dot_log_dot_v1_dot_log__pb2.AlterTopicsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -523,6 +540,33 @@ class Log:
             '/rota.log.v1.Log/DeleteRecords',
             rota__proto_dot_log_dot_v1_dot_log__pb2.DeleteRecordsRequest.SerializeToString,
             rota__proto_dot_log_dot_v1_dot_log__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.log.v1.Log/AlterTopics',
+            rota__proto_dot_log_dot_v1_dot_log__pb2.AlterTopicsRequest.SerializeToString,
+            rota__proto_dot_log_dot_v1_dot_log__pb2.AlterTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,8 @@ class LogStub:
     EndTransaction: _grpc.UnaryUnaryMultiCallable[_log_pb2.EndTransactionRequest, _log_pb2.EndTransactionResponse]
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_log_pb2.DeleteRecordsRequest, _log_pb2.DeleteRecordsResponse]
     """Delete the records before an offset."""
+    AlterTopics: _grpc.UnaryUnaryMultiCallable[_log_pb2.AlterTopicsRequest, _log_pb2.AlterTopicsResponse]
+    """Change the retention of topics."""
 
 @_typing.type_check_only
 class LogAsyncStub(LogStub):
@@ -75,6 +77,8 @@ class LogAsyncStub(LogStub):
     EndTransaction: _aio.UnaryUnaryMultiCallable[_log_pb2.EndTransactionRequest, _log_pb2.EndTransactionResponse]  # type: ignore[assignment]
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_log_pb2.DeleteRecordsRequest, _log_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
     """Delete the records before an offset."""
+    AlterTopics: _aio.UnaryUnaryMultiCallable[_log_pb2.AlterTopicsRequest, _log_pb2.AlterTopicsResponse]  # type: ignore[assignment]
+    """Change the retention of topics."""
 
 class LogServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -160,5 +164,13 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.DeleteRecordsResponse, _abc.Awaitable[_log_pb2.DeleteRecordsResponse]]:
         """Delete the records before an offset."""
+
+    @_abc_1.abstractmethod
+    def AlterTopics(
+        self,
+        request: _log_pb2.AlterTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_pb2.AlterTopicsResponse, _abc.Awaitable[_log_pb2.AlterTopicsResponse]]:
+        """Change the retention of topics."""
 
 def add_LogServicer_to_server(servicer: LogServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

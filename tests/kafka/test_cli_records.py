@@ -5,12 +5,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from tests.cli.command import Rota
 from tests.support.kafka import Kafka
 from tests.support.processes import free_port
 
 pytestmark = pytest.mark.kafka
+
+WITHIN_S = 60
 
 
 @pytest.fixture
@@ -34,6 +39,22 @@ def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, unique_name: s
     ]
     assert rota("topics", "delete", unique_name, "not-there", "--yes").code == 4
     assert rota("topics", "delete", unique_name, "--yes").lines == [f"deleted {unique_name}"]
+
+
+def test_partitions_are_added_and_retention_is_altered(rota: Rota, kafka: Kafka, unique_name: str) -> None:
+    rota("topics", "create", unique_name, "-p", "2", "--retention-bytes", "64MiB")
+    rota("produce", unique_name, "--partition", "1", stdin="a\nb\n")
+    grown = rota("topics", "add-partitions", unique_name, "--partitions", "3")
+    assert grown.lines == [f"topic {unique_name} has 3 partitions"]
+    assert [each["end"] for each in rota("topics", "describe", unique_name, "-o", "json").data] == [0, 2, 0]
+    assert "must be at least 4" in rota("topics", "add-partitions", unique_name, "--partitions", "2").error
+    altered = rota("topics", "alter", unique_name, "--retention", "12h")
+    assert altered.lines == [f"altered topic {unique_name}: retention 12h"]
+    wanted = ConfigResource(ResourceType.TOPIC, unique_name)
+    (config,) = AdminClient(kafka.client_config()).describe_configs([wanted]).values()
+    found = {name: config.result(WITHIN_S)[name].value for name in ("retention.ms", "retention.bytes")}
+    assert found == {"retention.ms": "43200000", "retention.bytes": str(64 << 20)}
+    assert rota("topics", "alter", "not-there", "--retention", "12h").code == 4
 
 
 def test_records_before_an_offset_are_deleted_when_that_is_meant(rota: Rota, unique_name: str) -> None:

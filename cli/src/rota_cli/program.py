@@ -2,6 +2,7 @@
 
 import typer
 
+from rota_cli.commands.alter_topics import add_partitions, alter
 from rota_cli.commands.consume import consume
 from rota_cli.commands.doctor import doctor
 from rota_cli.commands.explain import explain_command
@@ -20,6 +21,8 @@ program = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+topics.command("add-partitions")(add_partitions)
+topics.command()(alter)
 program.add_typer(topics, name="topics")
 groups.command()(reset)
 groups.command()(watch)

@@ -30,6 +30,14 @@ class Records(Protocol):
         """Create a topic; raise if it exists."""
         ...
 
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Increase the number of partitions of a topic to this total."""
+        ...
+
+    def alter(self, topic: str, retention_ms: int | None, retention_bytes: int | None) -> None:
+        """Change the retention of a topic; what is None stays as it is."""
+        ...
+
     def delete(self, names: Sequence[str]) -> None:
         """Delete topics with all their records."""
         ...

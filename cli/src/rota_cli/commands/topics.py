@@ -15,7 +15,7 @@ from rota_cli.output.console import print_out
 from rota_cli.output.render import OutputFormat, OutputOption, Row, print_list
 from rota_cli.output.units import humanize_retention, humanize_size, pluralize
 
-topics = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+topics = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topic names.", show_default=False)]
 DEFAULT_LIMIT = "server default"

@@ -5,9 +5,11 @@ from concurrent.futures import Future
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._records import DeletedRecords
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from typing_extensions import override
 
 import rota
@@ -49,16 +51,28 @@ class KafkaRecords(Records):
 
     @override
     def create(self, topic: Topic) -> None:
-        config = {
-            name: str(value)
-            for name, value in (
-                ("retention.ms", topic.retention_ms),
-                ("retention.bytes", topic.retention_bytes),
-            )
-            if value is not None
-        }
+        config = _retention(topic.retention_ms, topic.retention_bytes)
         wanted = NewTopic(topic.name, num_partitions=topic.partitions, config=config)
         self._brokers.result(lambda: self._brokers.admin.create_topics([wanted])[topic.name])
+
+    @override
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        wanted = NewPartitions(topic, partitions)
+        self._brokers.result(lambda: self._brokers.admin.create_partitions([wanted])[topic])
+
+    @override
+    def alter(self, topic: str, retention_ms: int | None, retention_bytes: int | None) -> None:
+        changes = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in _retention(retention_ms, retention_bytes).items()
+        ]
+        wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+
+        def ask() -> "Future[None]":
+            (answer,) = self._brokers.admin.incremental_alter_configs([wanted]).values()
+            return answer
+
+        self._brokers.result(ask)
 
     @override
     def delete(self, names: Sequence[str]) -> None:
@@ -185,6 +199,12 @@ class KafkaRecords(Records):
     def close(self) -> None:
         for consumer in self._consumers:
             consumer.close()
+
+
+def _retention(retention_ms: int | None, retention_bytes: int | None) -> dict[str, str]:
+    """Return the topic configuration of a retention, without what is None."""
+    given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
+    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _record(message: Message) -> Record:

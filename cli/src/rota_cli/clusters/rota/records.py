@@ -80,6 +80,14 @@ class RotaRecords(Records):
         self._topics.create({topic.name: topic.partitions}, exist_ok=False, **retention)
 
     @override
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        self._topics.add_partitions({topic: partitions})
+
+    @override
+    def alter(self, topic: str, retention_ms: int | None, retention_bytes: int | None) -> None:
+        self._topics.alter([topic], retention_ms=retention_ms, retention_bytes=retention_bytes)
+
+    @override
     def delete(self, names: Sequence[str]) -> None:
         # All or none: an unknown topic is most likely a typing error.
         self.topics(names)

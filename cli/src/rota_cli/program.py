@@ -7,6 +7,7 @@ from rota_cli.commands.consume import consume
 from rota_cli.commands.doctor import doctor
 from rota_cli.commands.explain import explain_command
 from rota_cli.commands.groups import groups
+from rota_cli.commands.offsets import offsets
 from rota_cli.commands.parts import add_parts, version
 from rota_cli.commands.produce import produce
 from rota_cli.commands.reset import reset
@@ -24,6 +25,7 @@ program = typer.Typer(
 topics.command("add-partitions")(add_partitions)
 topics.command()(alter)
 program.add_typer(topics, name="topics")
+groups.command()(offsets)
 groups.command()(reset)
 groups.command()(watch)
 groups.command("explain")(explain_command)

@@ -44,6 +44,25 @@ def describe_groups(kafka: Kafka, groups: Sequence[str]) -> list[Row]:
     return rows("\n".join([*heads[:1], *(line for line in lines if line not in heads)]))
 
 
+def export_offsets(kafka: Kafka, groups: Sequence[str]) -> str:
+    """Committed offsets of groups, as `kafka-consumer-groups --reset-offsets --to-current --export` writes them."""
+    return _reset_offsets(kafka, groups, "--all-topics", "--to-current", "--dry-run", "--export")
+
+
+def import_offsets(kafka: Kafka, groups: Sequence[str], file: Path) -> str:
+    """Output of `kafka-consumer-groups --reset-offsets --from-file`, executed, as it exports what it has set."""
+    return _reset_offsets(kafka, groups, "--from-file", str(file), "--execute", "--export")
+
+
+def _reset_offsets(kafka: Kafka, groups: Sequence[str], *more: str) -> str:
+    named = [word for group in groups for word in ("--group", group)]
+    command = _command(GROUPS, "--bootstrap-server", kafka.bootstrap, "--reset-offsets", *named, *more)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S)
+    if done.returncode != 0 or "Error" in done.stdout:
+        raise ProcessFailed(f"{GROUPS} ended with code {done.returncode}: {done.stdout} {done.stderr}")
+    return done.stdout
+
+
 def rows(table: str) -> list[Row]:
     """The lines of a table below its head."""
     head, *lines = [line for line in table.splitlines() if line.strip()]

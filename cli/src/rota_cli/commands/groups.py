@@ -80,30 +80,6 @@ def members(flags: ConnectionFlags, group: GroupName, output: OutputOption = Out
 
 @groups.command()
 @with_flags
-def offsets(flags: ConnectionFlags, group: GroupName, output: OutputOption = OutputFormat.TABLE) -> None:
-    """List the committed offsets of a group by partition; each is the next offset to read."""
-    with flags.open() as cluster:
-        require_group(cluster, group)
-        committed = cluster.groups.offsets(group)
-    rows: list[Row] = [
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "offset": each.offset,
-            "metadata": each.metadata,
-        }
-        for partition, each in sorted(committed.items())
-    ]
-    print_list(
-        rows,
-        output,
-        ("topic", "partition", "offset", "metadata"),
-        none=f"group {group} has no committed offsets",
-    )
-
-
-@groups.command()
-@with_flags
 def lag(
     flags: ConnectionFlags,
     group: GroupName,

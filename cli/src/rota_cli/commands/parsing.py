@@ -6,6 +6,7 @@ from datetime import datetime
 from rota_cli.errors import WrongUsage
 from rota_cli.output.units import UNITS_BYTES, UNITS_MS, UNLIMITED
 
+INT64_MAX = 2**63 - 1
 DURATION = re.compile(
     r"P(?!$)(?:(?P<days>\d+)D)?(?:T(?!$)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )

@@ -1,28 +1,33 @@
-"""`rota groups reset`: prints the plan of an offset reset, or applies it."""
+"""`rota groups reset`: prints the plans of offset resets, or applies them."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from rota.errors import RotaError
 from rota_cli.clusters.clocks import system_clocks
 from rota_cli.clusters.local_runner import LocalRunner, find_local_runner
 from rota_cli.clusters.model import Group
 from rota_cli.clusters.port import Cluster
 from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
-from rota_cli.commands.groups import GroupName
+from rota_cli.commands.group_selection import GroupNames
+from rota_cli.commands.queries import partition_counts
+from rota_cli.commands.reset_flags import CommandTargetFlags, ResetRequest
 from rota_cli.commands.reset_plan import (
     KnownOffsets,
     OffsetChange,
     ShiftBy,
     Target,
+    ToOffsets,
     TopicSelection,
     ToTimestamp,
     parse_selection,
     plan,
     select_partitions,
 )
-from rota_cli.commands.target_flags import TargetFlags
 from rota_cli.diagnosis.lag import related_topics
 from rota_cli.errors import Failure, WrongUsage, foreign_members, group_not_empty, unknown_group
 from rota_cli.output.console import print_err
@@ -32,11 +37,21 @@ from rota_cli.output.units import pluralize
 COLUMNS = ("topic", "partition", "old", "new", "change", "remark")
 
 
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """Reset of one group. `refusal` is why it is not executed; `runner` runs all members of a group that has some."""
+
+    group: Group
+    changes: list[OffsetChange]
+    refusal: Failure | None
+    runner: LocalRunner | None
+
+
 @with_flags
 def reset(
     flags: ConnectionFlags,
-    target_flags: TargetFlags,
-    group: GroupName,
+    target_flags: CommandTargetFlags,
+    groups: GroupNames = None,
     topic: Annotated[
         list[str],
         typer.Option(
@@ -55,30 +70,42 @@ def reset(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """
-    Reset the offsets of a group, or print the plan. The group must have no members, unless `rota up` in this folder runs
+    Reset the offsets of groups, or print the plan. A group must have no members, unless `rota up` in this folder runs
     all of them: then each member sets the offsets of its partitions and continues from there.
     """
     if execution is None:
         raise WrongUsage("add --dry-run to print the plan, or --execute to apply it")
-    target = target_flags.target(system_clocks().now_ms())
+    names = list(dict.fromkeys(groups or ()))
     selections = [parse_selection(text) for text in topic]
+    request = target_flags.request(names, selections, system_clocks().now_ms())
     with flags.open() as cluster:
-        found = cluster.groups.describe(group)
-        if not found.exists and not selections:
-            raise unknown_group(group, found.coordinator or "the brokers")
+        plans = _make_plans(cluster, flags, request, refuse=execution)
+        if execution:
+            _execute_all(cluster, plans)
+    if len(names) == 1:
+        _show(plans[0], output, executed=execution)
+    else:
+        _show_several(plans, output, executed=execution)
+
+
+def _make_plans(
+    cluster: Cluster, flags: ConnectionFlags, request: ResetRequest, *, refuse: bool
+) -> list[GroupPlan]:
+    """Plan the resets of all groups; with `refuse`, raise the first refusal. Changes nothing."""
+    if request.file is not None:
+        request.file.check_partitions(partition_counts(cluster))
+    plans = []
+    for name, target in request.targets.items():
+        found = cluster.groups.describe(name)
+        if not found.exists and not request.selections and not isinstance(target, ToOffsets):
+            raise unknown_group(name, found.coordinator or "the brokers")
         runner = find_local_runner(flags.connection()) if found.members else None
         refusal = _refusal(found, runner)
-        if execution and refusal is not None:
+        if refuse and refusal is not None:
             raise refusal
-        changes = _make_plan(cluster, found, target, selections)
-        if execution and runner is not None:
-            print_err(
-                f"{pluralize(len(found.members), 'member')} of group {group}: pausing, then setting offsets"
-            )
-            runner.reset(group, {change.partition: change.new for change in changes})
-        elif execution:
-            _execute(cluster, group, changes)
-    _show(group, changes, output, executed=execution, refusal=refusal)
+        changes = _make_plan(cluster, found, target, request.selections)
+        plans.append(GroupPlan(found, changes, refusal, runner))
+    return plans
 
 
 def _refusal(group: Group, runner: LocalRunner | None) -> Failure | None:
@@ -99,12 +126,17 @@ def _refusal(group: Group, runner: LocalRunner | None) -> Failure | None:
 
 
 def _make_plan(
-    cluster: Cluster, group: Group, target: Target, selections: list[TopicSelection]
+    cluster: Cluster, group: Group, target: Target, selections: Sequence[TopicSelection]
 ) -> list[OffsetChange]:
     committed = cluster.groups.offsets(group.group)
-    topics = cluster.records.topics([selection.topic for selection in selections])
-    selections = selections or [TopicSelection(topic) for topic in sorted(related_topics(group, committed))]
-    partitions = select_partitions(selections, topics, committed, shifts=isinstance(target, ShiftBy))
+    if isinstance(target, ToOffsets):
+        partitions = list(target.offsets)
+    else:
+        topics = cluster.records.topics([selection.topic for selection in selections])
+        selections = selections or [
+            TopicSelection(topic) for topic in sorted(related_topics(group, committed))
+        ]
+        partitions = select_partitions(selections, topics, committed, shifts=isinstance(target, ShiftBy))
     if not partitions:
         raise Failure(
             f"group {group.group} has no partitions to reset: name topics with --topic; --shift-by needs committed offsets"
@@ -115,8 +147,28 @@ def _make_plan(
     return plan(target, partitions, KnownOffsets(committed, cluster.records.ranges(partitions), at_time))
 
 
-def _execute(cluster: Cluster, group: str, changes: list[OffsetChange]) -> None:
-    cluster.groups.alter(group, {change.partition: change.new for change in changes})
+def _execute_all(cluster: Cluster, plans: list[GroupPlan]) -> None:
+    """Execute the plans one after the other. A failure names the groups that are reset already."""
+    done: list[str] = []
+    for each in plans:
+        try:
+            _execute(cluster, each)
+        except (Failure, RotaError) as error:
+            if not done:
+                raise
+            raise Failure(f"{error}; reset before this group: {', '.join(done)}") from error
+        done.append(each.group.group)
+
+
+def _execute(cluster: Cluster, each: GroupPlan) -> None:
+    group, changes = each.group.group, each.changes
+    offsets = {change.partition: change.new for change in changes}
+    if each.runner is not None:
+        members = pluralize(len(each.group.members), "member")
+        print_err(f"{members} of group {group}: pausing, then setting offsets")
+        each.runner.reset(group, offsets)
+        return
+    cluster.groups.alter(group, offsets)
     found = cluster.groups.offsets(group)
     other = [
         change.partition
@@ -130,10 +182,35 @@ def _execute(cluster: Cluster, group: str, changes: list[OffsetChange]) -> None:
         )
 
 
-def _show(
-    group: str, changes: list[OffsetChange], output: OutputFormat, *, executed: bool, refusal: Failure | None
-) -> None:
-    rows: list[Row] = [
+def _show(each: GroupPlan, output: OutputFormat, *, executed: bool) -> None:
+    if output is not OutputFormat.TABLE:
+        print_data(_data(each, executed=executed), output)
+        return
+    print_list(_rows(each), output, COLUMNS, none="")
+    _print_outcome(each, executed=executed)
+
+
+def _show_several(plans: list[GroupPlan], output: OutputFormat, *, executed: bool) -> None:
+    if output is not OutputFormat.TABLE:
+        print_data([_data(each, executed=executed) for each in plans], output)
+        return
+    rows: list[Row] = [{"group": each.group.group, **row} for each in plans for row in _rows(each)]
+    print_list(rows, output, ("group", *COLUMNS), none="")
+    for each in plans:
+        _print_outcome(each, executed=executed)
+
+
+def _data(each: GroupPlan, *, executed: bool) -> Row:
+    return {
+        "group": each.group.group,
+        "executed": executed,
+        "refusal": None if each.refusal is None else str(each.refusal),
+        "partitions": _rows(each),
+    }
+
+
+def _rows(each: GroupPlan) -> list[Row]:
+    return [
         {
             "topic": change.partition.topic,
             "partition": change.partition.partition,
@@ -142,16 +219,14 @@ def _show(
             "change": change.by,
             "remark": change.remark or None,
         }
-        for change in changes
+        for change in each.changes
     ]
-    if output is not OutputFormat.TABLE:
-        why_not = None if refusal is None else str(refusal)
-        print_data({"group": group, "executed": executed, "refusal": why_not, "partitions": rows}, output)
-        return
-    print_list(rows, output, COLUMNS, none="")
+
+
+def _print_outcome(each: GroupPlan, *, executed: bool) -> None:
     if executed:
-        print_err(f"reset {pluralize(len(rows), 'offset')} of group {group}")
-    elif refusal is not None:
-        print_err(f"dry run, nothing changed; --execute would be rejected: {refusal}")
+        print_err(f"reset {pluralize(len(each.changes), 'offset')} of group {each.group.group}")
+    elif each.refusal is not None:
+        print_err(f"dry run, nothing changed; --execute would be rejected: {each.refusal}")
     else:
         print_err("dry run, nothing changed; use --execute to apply")

@@ -45,7 +45,14 @@ class ShiftBy:
     by: int
 
 
-Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
+@dataclass(frozen=True, slots=True)
+class ToOffsets:
+    """Target: an offset for each partition, such as those of a file."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy | ToOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +94,11 @@ def _change(target: Target, partition: TopicPartition, known: KnownOffsets) -> O
         case ToLatest():
             return OffsetChange(partition, old, log_range.end)
         case ToTimestamp():
-            found = known.at_time[partition]
-            if found == NO_OFFSET:
-                return OffsetChange(
-                    partition, old, log_range.end, "no record at or after this time; using the log end"
-                )
-            return OffsetChange(partition, old, log_range.clamp(found))
+            return _at_time(partition, old, known.at_time[partition], log_range)
         case ToOffset(wanted):
             return _clamped(partition, old, wanted, log_range)
+        case ToOffsets(offsets):
+            return _clamped(partition, old, offsets[partition], log_range)
         case ShiftBy(by):
             if old is None:
                 raise Failure(
@@ -102,6 +106,14 @@ def _change(target: Target, partition: TopicPartition, known: KnownOffsets) -> O
                     "--to-latest or --to-offset"
                 )
             return _clamped(partition, old, old + by, log_range)
+
+
+def _at_time(partition: TopicPartition, old: int | None, found: int, log_range: OffsetRange) -> OffsetChange:
+    if found == NO_OFFSET:
+        return OffsetChange(
+            partition, old, log_range.end, "no record at or after this time; using the log end"
+        )
+    return OffsetChange(partition, old, log_range.clamp(found))
 
 
 def _clamped(partition: TopicPartition, old: int | None, wanted: int, log_range: OffsetRange) -> OffsetChange:

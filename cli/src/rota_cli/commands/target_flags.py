@@ -5,11 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rota_cli.commands.parsing import duration_ms, timestamp_ms
-from rota_cli.commands.reset_plan import ShiftBy, Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
-from rota_cli.errors import WrongUsage
+from rota_cli.commands.parsing import INT64_MAX
 
-INT64_MAX = 2**63 - 1
 TARGETS = "--to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by, --by-duration"
 
 
@@ -20,7 +17,7 @@ def flag(name: str, help_text: str, **options: Any) -> Any:  # noqa: ANN401  typ
 
 @dataclass(frozen=True, slots=True)
 class TargetFlags:
-    """Flags of the reset's target. Exactly one is given."""
+    """Flags of the reset's target. At most one is given."""
 
     to_earliest: Annotated[bool, flag("to-earliest", "Reset to the earliest offset.")] = False
     to_latest: Annotated[bool, flag("to-latest", "Reset to the latest offset.")] = False
@@ -44,24 +41,3 @@ class TargetFlags:
         str,
         flag("by-duration", "Reset to the first offset at or after this long ago, such as PT1H30M or 7d."),
     ] = ""
-
-    def target(self, now_ms: int) -> Target:
-        """Return the target; raise WrongUsage unless exactly one is given."""
-        targets: list[Target] = []
-        if self.to_earliest:
-            targets.append(ToEarliest())
-        if self.to_latest:
-            targets.append(ToLatest())
-        if self.to_offset is not None:
-            targets.append(ToOffset(self.to_offset))
-        if self.shift_by is not None:
-            targets.append(ShiftBy(self.shift_by))
-        if self.to_datetime:
-            targets.append(ToTimestamp(timestamp_ms("--to-datetime", self.to_datetime)))
-        if self.by_duration:
-            targets.append(ToTimestamp(max(now_ms - duration_ms("--by-duration", self.by_duration), 0)))
-        if len(targets) != 1:
-            raise WrongUsage(
-                "expected exactly one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by or --by-duration"
-            )
-        return targets[0]

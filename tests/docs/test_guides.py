@@ -24,8 +24,14 @@ from tests.support.processes import Process
 
 WITHIN_S = 60
 PAGES = ("guide/groups.md", "guide/offsets.md")
-# By the tests of the quickstart, of the examples, of Spark's pipelines and of the command line's reference.
-RUN_ELSEWHERE = ("quickstart.md", "guide/laptop.md", "guide/spark-pipelines.md", "reference/cli.md")
+# By the tests of the quickstart, of the examples, of offsets in files, of Spark's pipelines and of the command line's reference.
+RUN_ELSEWHERE = (
+    "quickstart.md",
+    "guide/laptop.md",
+    "guide/moving.md",
+    "guide/spark-pipelines.md",
+    "reference/cli.md",
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.config import Strategy, Subscription
 from rota_sidecar.core.member.partitions import Offset
+from tests.sidecar.core.member import design_names
 from tests.sidecar.core.member.driven import COOPERATIVE, EAGER, MEMBER_ID, Driven, names
 from tests.support.tree import REPO
 
@@ -242,7 +243,7 @@ def described(state: str, event: str) -> str:
 
 def page() -> str:
     """The whole page, one table for each state."""
-    parts = [HEAD]
+    parts = [HEAD, design_names.section()]
     for state in STATES:
         rows = [f"| {event} | {described(state, event)} |" for event in EVENTS]
         parts.append(

@@ -19,7 +19,8 @@ def main() -> None:
     """
     ends = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ends.set())
-    # Whoever has the name next ends what this one has left open.
+    # One id for each process, whichever partitions it owns: the group's generation fences a former owner of a partition. A process that
+    # starts under the same name ends the transaction that this one has left open; without one, its timeout does.
     name = f"biller-{os.environ['REPLICA']}"
     with (
         rota.Producer(sys.argv[1], transactional_id=name) as producer,

@@ -1,5 +1,6 @@
 """Rules of listener callbacks, checked over all that the consumers of a group have logged."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -42,6 +43,34 @@ def faults(lives: Sequence[Life], *, eager: bool) -> list[str]:
     for number in sorted(numbers):
         found += _had_by_two(number, sorted(tenure for life in lives for tenure in _tenures(life, number)))
     return found
+
+
+def assigned_too_early(lives: Sequence[Life]) -> list[str]:
+    """
+    Faults of a whole group whose strategy is eager: a partition that was given to any member in a generation while any other still
+    revoked what it had in an earlier one.
+    """
+    return [
+        f"{life.name} was given {set(given['partitions'])} in generation {given['generation']} at {given['begun_ms']}, and "
+        f"{other.name} had let go of generation {taken['generation']} at {taken['ended_ms']}"
+        for life in lives
+        for given in life.calls
+        for other in lives
+        for taken in other.calls
+        if (given["event"], taken["event"]) == ("assigned", "revoked")
+        and taken["generation"] < given["generation"]
+        and given["begun_ms"] < taken["ended_ms"]
+    ]
+
+
+def revocations(lives: Sequence[Life]) -> Mapping[int, int]:
+    """Number of members that revoked partitions, by the generation in which they had them."""
+    return Counter(
+        call["generation"]
+        for life in lives
+        for call in life.calls
+        if call["event"] == "revoked" and call["partitions"]
+    )
 
 
 def _calls_out_of_order(life: Life, *, eager: bool) -> Iterator[str]:

@@ -70,7 +70,9 @@ class EmittingListener(rota.RebalanceListener):
         if name != "assigned":
             for number in numbers:
                 self.sought.pop(number, None)
-        self.emit(name, partitions=numbers, begun_ms=begun_ms, ended_ms=steady_ms())
+        ended_ms = steady_ms()
+        generation = self._consumer.group_metadata().generation_id
+        self.emit(name, partitions=numbers, generation=generation, begun_ms=begun_ms, ended_ms=ended_ms)
 
 
 def firsts(polled: Polled, sought: dict[int, int]) -> Iterator[dict[str, int]]:

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 import rota
-from tests.sdk.consumer.listener_rules import faults
+from tests.sdk.consumer.listener_rules import assigned_too_early, faults, revocations
 from tests.sdk.consumer.listener_story import PARTITIONS, several_rebalances
 from tests.sdk.consumer.listener_worker import RECORDS_PER_PARTITION
 from tests.support.coordinator import serving
 
 pytestmark = pytest.mark.process
 STRATEGIES = ("range", "cooperative-sticky")
+# Of the story, those that take partitions from two members and more for certain: one joins them, and one ends in good order.
+REBALANCES_MIN = 2
 
 
 def test_revoked_partitions_are_reported_before_assigned_ones_in_every_process(tmp_path: Path) -> None:
@@ -25,3 +27,8 @@ def test_revoked_partitions_are_reported_before_assigned_ones_in_every_process(t
     for group in groups:
         lives = [member.life for member in group.members]
         assert faults(lives, eager=group.strategy == "range") == []
+        if group.strategy == "range":
+            # Of the whole group, over the processes: a generation is taken from all members before the next is given to any.
+            assert assigned_too_early(lives) == []
+            together = [generation for generation, members in revocations(lives).items() if members > 1]
+            assert len(together) >= REBALANCES_MIN

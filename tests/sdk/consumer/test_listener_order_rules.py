@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sdk.consumer.listener_rules import Event, Life, faults
+from tests.sdk.consumer.listener_rules import Event, Life, assigned_too_early, faults, revocations
 
 
 def call(event: str, partitions: set[int], begun_ms: int, ended_ms: int | None = None) -> Event:
@@ -80,3 +80,26 @@ def test_a_record_that_is_not_the_one_that_was_sought_is_found() -> None:
     assert faults([Life("one", [call("assigned", {0}, 0), polled])], eager=False) == [
         "one sought 7 in 0, and got 9 first"
     ]
+
+
+def of(generation: int, event: Event) -> Event:
+    return {**event, "generation": generation}
+
+
+def test_what_is_given_while_another_member_still_revokes_the_generation_before_is_found() -> None:
+    first = Life("first", [of(1, call("assigned", {0}, 0)), of(1, call("revoked", {0}, 10, 30))])
+    calls = [of(1, call("assigned", {1}, 0)), of(1, call("revoked", {1}, 10, 15))]
+    late = Life("second", [*calls, of(2, call("assigned", {1}, 30))])
+    assert assigned_too_early([first, late]) == []
+    early = Life("second", [*calls, of(2, call("assigned", {1}, 29))])
+    assert assigned_too_early([first, early]) == [
+        "second was given {1} in generation 2 at 29, and first had let go of generation 1 at 30"
+    ]
+    assert revocations([first, early]) == {1: 2}
+
+
+def test_revocations_of_the_same_or_a_later_generation_are_no_fault() -> None:
+    first = Life("first", [of(2, call("assigned", {0}, 0)), of(2, call("revoked", {0}, 10, 30))])
+    second = Life("second", [of(2, call("assigned", {1}, 5))])
+    third = Life("third", [of(1, call("assigned", {1}, 20))])
+    assert assigned_too_early([first, second, third]) == []

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.command import Rota
 from tests.support.kafka import Kafka
+from tests.support.kafka.consumers import plain, wait_for_shares
 from tests.support.kafka.tools import export_offsets, import_offsets
 
 pytestmark = pytest.mark.kafka
@@ -80,6 +81,24 @@ def test_rota_reads_what_kafkas_tool_exports(rota: Rota, kafka: Kafka, group: st
         assert rota("groups", "reset", *named, "--from-file", file, "--execute").code == 0
         assert committed(rota, group) == [4, 1]
     assert committed(rota, other) == [2, 3]
+
+
+def test_offsets_are_deleted_unless_members_subscribe(rota: Rota, kafka: Kafka, group: str) -> None:
+    old = f"{group}-old"
+    kafka.create_topic(old, partitions=2)
+    set_offsets(rota, group, old, 0, 0)
+    assert "add --yes to confirm" in rota("groups", "delete-offsets", group, "--topic", old).error
+    with plain(kafka, group, group, "range"):
+        wait_for_shares(kafka, group, {"plain": 2})
+        kept = rota("groups", "delete-offsets", group, "--topic", group, "--yes")
+        assert kept.error.startswith(f"group {group} has members that subscribe to {group}, whose offsets ar")
+        done = rota("groups", "delete-offsets", group, "--topic", f"{old}:1", "--yes")
+        assert done.lines == [f"deleted 1 committed offset of group {group}: {old}[1]"]
+    remaining = rota("groups", "offsets", group, "-o", "json").data
+    assert [(each["topic"], each["partition"]) for each in remaining] == [(group, 0), (group, 1), (old, 0)]
+    chosen = ["--topic", group, "--topic", old]
+    assert rota("groups", "delete-offsets", group, *chosen, "--yes").code == 0
+    assert rota("groups", "offsets", group, "-o", "json").data == []
 
 
 def lines(text: str) -> list[str]:

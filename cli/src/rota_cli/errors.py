@@ -83,7 +83,7 @@ def unknown_topic(names: Sequence[str], servers: str) -> NotFound:
     )
 
 
-NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
+NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC = 68, 69, 86
 
 
 def unknown_group(group_id: str, servers: str) -> NotFound:

@@ -5,6 +5,7 @@ import typer
 from rota_cli.commands.alter_topics import add_partitions, alter
 from rota_cli.commands.consume import consume
 from rota_cli.commands.dead_letters import dead_letters
+from rota_cli.commands.delete_offsets import delete_offsets
 from rota_cli.commands.doctor import doctor
 from rota_cli.commands.explain import explain_command
 from rota_cli.commands.groups import groups
@@ -27,6 +28,7 @@ topics.command("add-partitions")(add_partitions)
 topics.command()(alter)
 program.add_typer(topics, name="topics")
 groups.command()(offsets)
+groups.command()(delete_offsets)
 groups.command()(reset)
 groups.command()(watch)
 groups.command("explain")(explain_command)

@@ -5,12 +5,15 @@ Records and groups are two protocols, because they may be in two systems: record
 Adapters raise `Failure` or one of `rota.errors`; every call ends within the connection's timeout.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
+from rota import errors
 from rota.records import Record, TopicPartition
 from rota_cli.clusters.model import Check, Committed, Group, ListedGroup, OffsetRange, Topic
+from rota_cli.errors import GROUP_SUBSCRIBED_TO_TOPIC
+from rota_cli.output.units import format_partitions
 
 if TYPE_CHECKING:
     from rota.producer.api import Producer
@@ -111,6 +114,10 @@ class Groups(Protocol):
         """Set offsets of a group without members; creates an unknown group."""
         ...
 
+    def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[str]:
+        """Delete committed offsets; return the topics to which members subscribe: their offsets are kept."""
+        ...
+
     def delete(self, group_id: str) -> None:
         """Delete a group without members, with its offsets."""
         ...
@@ -132,6 +139,15 @@ class Groups(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def subscribed_topics(codes: Mapping[TopicPartition, int], group_id: str, address: str) -> frozenset[str]:
+    """Return the topics whose offsets are kept because members subscribe to them; raise the first other error."""
+    for partition, code in codes.items():
+        if code not in (0, GROUP_SUBSCRIBED_TO_TOPIC):
+            where = f"{format_partitions([partition])} of group {group_id} at {address}"
+            raise errors.error_of(code, where)
+    return frozenset(partition.topic for partition, code in codes.items() if code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Groups that Kafka brokers coordinate."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -89,6 +89,12 @@ class KafkaGroups(Groups):
         for each in found.topic_partitions or ():
             if each.error is not None:
                 raise self._brokers.translate_error(KafkaException(each.error), group_id)
+
+    @override
+    def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[str]:
+        from rota_cli.clusters.kafka.offset_deletion import delete_offsets
+
+        return delete_offsets(self._brokers.connection, group_id, partitions)
 
     @override
     def delete(self, group_id: str) -> None:

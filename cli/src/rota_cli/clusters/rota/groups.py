@@ -1,6 +1,6 @@
 """Groups of Rota's coordinators, through `rota.coordinator.v1.Admin`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import grpc
 from typing_extensions import override
@@ -9,10 +9,11 @@ from rota import errors
 from rota.offsets import by_topic
 from rota.records import TopicPartition
 from rota_cli.clusters.model import Check, CheckStatus, Committed, Group, ListedGroup, Member
-from rota_cli.clusters.port import Groups, GroupSnapshot, Offsets
+from rota_cli.clusters.port import Groups, GroupSnapshot, Offsets, subscribed_topics
 from rota_cli.clusters.rota.consumer_protocol import decode_assignment, decode_subscription
 from rota_cli.clusters.rota.server import RotaServer
 from rota_cli.errors import ExitCode, Failure, group_error
+from rota_cli.output.units import by_topic as partitions_by_topic
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
@@ -114,6 +115,27 @@ class RotaGroups(Groups):
                 f"group {group_id} at {address}: some offsets were rejected ({', '.join(refused)}): see `rota groups offsets`, "
                 "then reset the rest with --topic"
             )
+
+    @override
+    def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[str]:
+        named = [
+            pb.TopicPartitions(name=topic, partitions=numbers)
+            for topic, numbers in partitions_by_topic(partitions).items()
+        ]
+        address, answer = self._server.ask_coordinator(
+            group_id,
+            lambda channel: AdminStub(channel).DeleteOffsets,
+            admin.DeleteOffsetsRequest(group_id=group_id, topics=named),
+            lambda answer: answer.error_code,
+        )
+        if answer.error_code:
+            raise group_error(answer.error_code, group_id, address)
+        codes = {
+            TopicPartition(topic.name, each.index): each.error_code
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        return subscribed_topics(codes, group_id, address)
 
     @override
     def delete(self, group_id: str) -> None:

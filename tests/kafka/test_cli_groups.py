@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.cli.command import Rota
 from tests.support.kafka import Kafka
-from tests.support.kafka.consumers import plain, wait_for_shares
+from tests.support.kafka.consumers import newer, plain, wait_for_shares
 from tests.support.processes import Process
 
 pytestmark = pytest.mark.kafka
@@ -49,7 +49,7 @@ def test_of_what_was_committed_the_offset_is_shown(rota: Rota, topic: str, kafka
 
 def test_offsets_are_set_shown_measured_and_deleted(rota: Rota, topic: str) -> None:
     assert rota("groups", "reset", topic, "--to-offset", "2", "--topic", topic, "--execute").code == 0
-    assert {"group": topic, "state": "Empty", "protocol": ""} in [
+    assert {"group": topic, "type": "Classic", "state": "Empty", "protocol": ""} in [
         {**each, "protocol": ""} for each in rota("groups", "list", "-o", "json").data
     ]
     found = rota("groups", "lag", topic, "-o", "json").data
@@ -71,6 +71,27 @@ def test_offsets_are_set_shown_measured_and_deleted(rota: Rota, topic: str) -> N
     assert rota("groups", "delete", topic, "--yes").lines == [f"deleted {topic}"]
     gone = rota("groups", "describe", topic)
     assert (gone.code, gone.error.startswith(f"group {topic} not found")) == (4, True)
+
+
+def test_types_are_kafkas_and_all_groups_are_shown(rota: Rota, kafka: Kafka, topic: str) -> None:
+    classic = f"{topic}-classic"
+    rota("groups", "reset", classic, "--to-offset", "2", "--topic", topic, "--execute")
+    with newer(kafka, topic, topic):
+        wait_for_shares(kafka, topic, {"newer": 2})
+        listed = {each["group"]: each["type"] for each in rota("groups", "list", "-o", "json").data}
+        described = rota("groups", "describe", "--all-groups", "-o", "json").data
+        measured = rota("groups", "lag", topic, classic, "-o", "json").data
+    assert (listed[topic], listed[classic]) == ("Consumer", "Classic")
+    types = {each["group"]: each["type"] for each in described}
+    assert (types[topic], types[classic]) == ("Consumer", "Classic")
+    assert {each["group"]: each["lag_records"] for each in measured}[classic] == 4
+
+
+def test_the_current_offsets_are_kept(rota: Rota, kafka: Kafka, topic: str) -> None:
+    assert rota("groups", "reset", topic, "--to-offset", "2", "--topic", f"{topic}:0", "--execute").code == 0
+    done = rota("groups", "reset", topic, "--to-current", "--topic", topic, "--execute", "-o", "json").data
+    assert [(each["old"], each["new"]) for each in done["partitions"]] == [(2, 2), (None, 3)]
+    assert committed(rota, topic) == [2, 3]
 
 
 def test_members_of_another_client_are_shown_and_left_alone(

@@ -9,6 +9,7 @@ from rota_cli.commands.delete_offsets import delete_offsets
 from rota_cli.commands.doctor import doctor
 from rota_cli.commands.explain import explain_command
 from rota_cli.commands.groups import groups
+from rota_cli.commands.lag import lag
 from rota_cli.commands.offsets import offsets
 from rota_cli.commands.parts import add_parts, version
 from rota_cli.commands.produce import produce
@@ -27,6 +28,7 @@ program = typer.Typer(
 topics.command("add-partitions")(add_partitions)
 topics.command()(alter)
 program.add_typer(topics, name="topics")
+groups.command()(lag)
 groups.command()(offsets)
 groups.command()(delete_offsets)
 groups.command()(reset)

@@ -41,9 +41,11 @@ def test_a_list_names_groups_with_members_and_without(
 ) -> None:
     commit(coordinator.address, "tool", {(TOPIC, 0): 1})
     listed = rota("groups", "list", "-o", "json").data
-    assert {"group": GROUP, "state": "Stable", "protocol": "consumer"} in listed
-    assert {"group": "tool", "state": "Empty", "protocol": ""} in listed
-    assert ["shop", "Stable", "consumer"] in [line.split() for line in rota("groups", "list").lines]
+    assert {"group": GROUP, "type": "Classic", "state": "Stable", "protocol": "consumer"} in listed
+    assert {"group": "tool", "type": "Classic", "state": "Empty", "protocol": ""} in listed
+    assert ["shop", "Classic", "Stable", "consumer"] in [
+        line.split() for line in rota("groups", "list").lines
+    ]
 
 
 def test_a_description_says_who_leads_and_who_has_what(rota: Rota, crew: Crew) -> None:
@@ -79,6 +81,37 @@ def test_members_are_shown_with_runs_of_partitions(rota: Rota, crew: Crew) -> No
     topic, _, runs = second.split()[-1].rstrip("]").partition("[")
     assert topic == TOPIC
     assert set(numbers_in(runs)) == {number for _, number in crew.second.partitions}
+
+
+def test_all_groups_are_described_and_measured(rota: Rota, crew: Crew, coordinator: Coordinator) -> None:
+    commit(coordinator.address, "tool", {(TOPIC, 0): 1})
+    described = rota("groups", "describe", "--all-groups", "-o", "json").data
+    names = [each["group"] for each in described]
+    assert {GROUP, "tool"} <= set(names)
+    assert names == [each["group"] for each in rota("groups", "list", "-o", "json").data]
+    one = rota("groups", "describe", GROUP, "-o", "json").data
+    assert (one["type"], one in described) == ("Classic", True)
+    text = rota("groups", "describe", "tool", GROUP, "tool").stdout
+    blocks = [block.split()[1] for block in text.split("\n\n") if block.startswith("group:")]
+    assert blocks == ["tool", GROUP]
+
+    measured = {each["group"]: each for each in rota("groups", "lag", "--all-groups", "-o", "json").data}
+    assert set(measured) == set(names)
+    assert (measured["tool"]["lag_records"], measured[GROUP]["unknown_partitions"]) == (None, 1)
+    done = rota("groups", "lag", "tool", GROUP)
+    assert done.lines[0].split()[:3] == ["GROUP", "TOPIC", "PARTITION"]
+    assert [line.split()[:5] for line in done.lines[1:] if line.startswith(GROUP)][:2] == [
+        [GROUP, TOPIC, "0", "4", "0"],
+        [GROUP, TOPIC, "1", "5", "0"],
+    ]
+    assert [line.split(" has")[0] for line in done.stderr.splitlines()] == ["group tool", f"group {GROUP}"]
+
+
+@pytest.mark.parametrize("command", ["describe", "lag"])
+def test_groups_are_named_or_all_are_meant(rota: Rota, command: str) -> None:
+    for arguments in ([], ["shop", "--all-groups"]):
+        done = rota("groups", command, *arguments)
+        assert (done.code, done.error) == (2, "name at least one group, or pass --all-groups")
 
 
 def numbers_in(runs: str) -> Iterator[int]:

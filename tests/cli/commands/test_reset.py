@@ -60,6 +60,15 @@ def test_times_are_looked_up_in_the_log(rota: Rota, coordinator: Coordinator, na
     assert committed(rota, name) == [0]
 
 
+def test_the_current_offsets_are_kept_and_missing_ones_are_set(rota: Rota, group: str) -> None:
+    added = f"{group}-2"
+    rota("topics", "create", added)
+    chosen = ["--topic", group, "--topic", added]
+    done = rota("groups", "reset", group, "--to-current", *chosen, "--execute", "-o", "json").data
+    assert [(each["old"], each["new"]) for each in done["partitions"]] == [(4, 4), (5, 5), (None, 0)]
+    assert committed(rota, group) == [4, 5, 0]
+
+
 def test_topics_and_partitions_are_chosen_and_the_rest_stays(rota: Rota, group: str) -> None:
     assert rota("groups", "reset", group, "--to-latest", "--topic", f"{group}:0", "--execute").code == 0
     assert committed(rota, group) == [10, 5]

@@ -9,6 +9,7 @@ from rota_cli.commands.reset_plan import (
     OffsetChange,
     ShiftBy,
     Target,
+    ToCurrent,
     ToEarliest,
     ToLatest,
     ToOffset,
@@ -34,6 +35,7 @@ TOPICS = [Topic("orders", 3), Topic("returns", 1)]
     [
         (ToEarliest(), [10, 10, 0]),
         (ToLatest(), [100, 100, 0]),
+        (ToCurrent(), [50, 5, 0]),
         (ToOffset(70), [70, 70, 0]),
         (ToOffset(3), [10, 10, 0]),
         (ToTimestamp(1), [60, 100, 0]),
@@ -56,6 +58,14 @@ def test_a_clamped_target_is_remarked() -> None:
     ]
     assert plan(ToTimestamp(1), [P1], KNOWN) == [
         OffsetChange(P1, 5, 100, "no record at or after this time; using the log end")
+    ]
+
+
+def test_the_current_offset_stays_and_is_the_log_end_where_there_is_none() -> None:
+    assert plan(ToCurrent(), [P0, P1, P2], KNOWN) == [
+        OffsetChange(P0, 50, 50),
+        OffsetChange(P1, 5, 5),
+        OffsetChange(P2, None, 0, "no committed offset; using the log end"),
     ]
 
 

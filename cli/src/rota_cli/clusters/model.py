@@ -22,11 +22,15 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group in a list. `protocol_type` is its protocol type: empty where it only stores offsets."""
+    """
+    A group in a list. `protocol_type` is its protocol type: empty where it only stores offsets. `group_type` is Kafka's type
+    of group: Classic, or Consumer for the protocol of KIP-848; None if unknown.
+    """
 
     group: str
     state: str
     protocol_type: str
+    group_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Group:
     incarnation: int | None = None
     leader: str | None = None
     coordinator: str | None = None
+    group_type: str | None = None
 
     @property
     def exists(self) -> bool:
@@ -75,6 +80,7 @@ class Group:
 
 
 EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
+CLASSIC, CONSUMER = "Classic", "Consumer"
 
 
 @dataclass(frozen=True, slots=True)

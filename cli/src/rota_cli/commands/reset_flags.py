@@ -14,6 +14,7 @@ from rota_cli.commands.parsing import duration_ms, timestamp_ms
 from rota_cli.commands.reset_plan import (
     ShiftBy,
     Target,
+    ToCurrent,
     ToEarliest,
     ToLatest,
     ToOffset,
@@ -38,6 +39,10 @@ class ResetRequest:
 class CommandTargetFlags(TargetFlags):
     """Flags of the reset's target. Exactly one is given."""
 
+    to_current: Annotated[
+        bool,
+        flag("to-current", "Keep the committed offsets; set the latest offset where there is none."),
+    ] = False
     from_file: Annotated[
         Path | None,
         flag(
@@ -55,7 +60,7 @@ class CommandTargetFlags(TargetFlags):
         """Return the resets of the groups named. Raise WrongUsage unless exactly one target is given; read the file."""
         targets = self._targets(now_ms)
         if len(targets) + (self.from_file is not None) != 1:
-            raise WrongUsage(f"expected exactly one of {TARGETS} or --from-file")
+            raise WrongUsage(f"expected exactly one of {TARGETS}, --to-current or --from-file")
         if self.from_file is None:
             if self.all_groups or not names:
                 raise WrongUsage("name at least one group; --all-groups requires --from-file")
@@ -76,6 +81,8 @@ class CommandTargetFlags(TargetFlags):
             targets.append(ToEarliest())
         if self.to_latest:
             targets.append(ToLatest())
+        if self.to_current:
+            targets.append(ToCurrent())
         if self.to_offset is not None:
             targets.append(ToOffset(self.to_offset))
         if self.shift_by is not None:

@@ -25,6 +25,11 @@ class ToLatest:
 
 
 @dataclass(frozen=True, slots=True)
+class ToCurrent:
+    """Target: the committed offset, also where the log does not have it; the log end without a committed offset."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToOffset:
     """Target: the same offset in each partition."""
 
@@ -52,7 +57,7 @@ class ToOffsets:
     offsets: Mapping[TopicPartition, int]
 
 
-Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy | ToOffsets
+Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ToTimestamp | ShiftBy | ToOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ def _change(target: Target, partition: TopicPartition, known: KnownOffsets) -> O
             return OffsetChange(partition, old, log_range.start)
         case ToLatest():
             return OffsetChange(partition, old, log_range.end)
+        case ToCurrent():
+            return _current(partition, old, log_range)
         case ToTimestamp():
             return _at_time(partition, old, known.at_time[partition], log_range)
         case ToOffset(wanted):
@@ -100,12 +107,22 @@ def _change(target: Target, partition: TopicPartition, known: KnownOffsets) -> O
         case ToOffsets(offsets):
             return _clamped(partition, old, offsets[partition], log_range)
         case ShiftBy(by):
-            if old is None:
-                raise Failure(
-                    f"{format_partitions([partition])} has no committed offset to shift: exclude it, or use --to-earliest, "
-                    "--to-latest or --to-offset"
-                )
-            return _clamped(partition, old, old + by, log_range)
+            return _shifted(partition, old, by, log_range)
+
+
+def _current(partition: TopicPartition, old: int | None, log_range: OffsetRange) -> OffsetChange:
+    if old is None:
+        return OffsetChange(partition, None, log_range.end, "no committed offset; using the log end")
+    return OffsetChange(partition, old, old)
+
+
+def _shifted(partition: TopicPartition, old: int | None, by: int, log_range: OffsetRange) -> OffsetChange:
+    if old is None:
+        raise Failure(
+            f"{format_partitions([partition])} has no committed offset to shift: exclude it, or use --to-earliest, "
+            "--to-latest or --to-offset"
+        )
+    return _clamped(partition, old, old + by, log_range)
 
 
 def _at_time(partition: TopicPartition, old: int | None, found: int, log_range: OffsetRange) -> OffsetChange:

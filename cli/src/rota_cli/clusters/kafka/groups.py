@@ -3,14 +3,29 @@
 import threading
 from collections.abc import Collection, Iterator, Sequence
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaException,
+)
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin._group import ConsumerGroupDescription, MemberDescription
 from typing_extensions import override
 
 from rota.records import TopicPartition
 from rota_cli.clusters.kafka.brokers import Brokers
-from rota_cli.clusters.model import DEAD, Check, CheckStatus, Committed, Group, ListedGroup, Member
+from rota_cli.clusters.model import (
+    CLASSIC,
+    CONSUMER,
+    DEAD,
+    Check,
+    CheckStatus,
+    Committed,
+    Group,
+    ListedGroup,
+    Member,
+)
 from rota_cli.clusters.port import Groups, GroupSnapshot, Offsets
 from rota_cli.errors import NotFound
 from rota_cli.output.units import pluralize
@@ -23,6 +38,8 @@ STATES: dict[object, str] = {
     ConsumerGroupState.DEAD: "Dead",
 }
 UNKNOWN = "Unknown"
+# Older brokers do not report it.
+TYPES: dict[object, str] = {ConsumerGroupType.CLASSIC: CLASSIC, ConsumerGroupType.CONSUMER: CONSUMER}
 
 
 class KafkaGroups(Groups):
@@ -42,6 +59,7 @@ class KafkaGroups(Groups):
                     each.group_id,
                     STATES.get(each.state, UNKNOWN),
                     "" if each.is_simple_consumer_group else "consumer",
+                    TYPES.get(each.type),
                 )
                 for each in found.valid
             ),
@@ -150,6 +168,7 @@ def _group(found: ConsumerGroupDescription) -> Group:
         strategy=found.partition_assignor,
         members=[_member(each) for each in found.members or ()],
         coordinator=f"{found.coordinator.host}:{found.coordinator.port}",
+        group_type=TYPES.get(found.type),
     )
 
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 from rota import errors
 from rota.offsets import by_topic
 from rota.records import TopicPartition
-from rota_cli.clusters.model import Check, CheckStatus, Committed, Group, ListedGroup, Member
+from rota_cli.clusters.model import CLASSIC, Check, CheckStatus, Committed, Group, ListedGroup, Member
 from rota_cli.clusters.port import Groups, GroupSnapshot, Offsets, subscribed_topics
 from rota_cli.clusters.rota.consumer_protocol import decode_assignment, decode_subscription
 from rota_cli.clusters.rota.server import RotaServer
@@ -43,7 +43,7 @@ class RotaGroups(Groups):
         found = [group for address in self._coordinator_addresses() for group in self._list_groups(address)]
         return sorted(
             (
-                ListedGroup(each.group_id, STATES.get(each.state, "Unknown"), each.protocol_type)
+                ListedGroup(each.group_id, STATES.get(each.state, "Unknown"), each.protocol_type, CLASSIC)
                 for each in found
             ),
             key=lambda group: group.group,
@@ -229,6 +229,7 @@ def to_group(found: admin.DescribedGroup, address: str) -> Group:
         incarnation=found.incarnation,
         leader=found.leader,
         coordinator=address,
+        group_type=None if found.state == admin.GROUP_STATE_DEAD else CLASSIC,
     )
 
 

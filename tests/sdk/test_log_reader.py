@@ -1,13 +1,14 @@
 """rota.LogReader gives whole columns and single records, from any offset, and names what it cannot read."""
 
 import threading
+import zlib
 from collections.abc import Iterator
 
 import pytest
 
 import rota
 from rota import errors
-from rota.log_reader import END, START, Records
+from rota.log_reader import END, START, Records, limit_decompressed
 from rota_proto.log.columns import Columns, pack
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.support.coordinator import Coordinator, serving
@@ -70,6 +71,46 @@ def test_a_damaged_batch_is_named_by_its_offset() -> None:
 def test_a_batch_of_a_later_version_is_named() -> None:
     with pytest.raises(errors.NotSupported, match="upgrade rota"):
         list(Records("t", 1, batch(b"", codec=7), 10))
+
+
+def test_a_compressed_batch_is_decompressed_when_its_records_are_read() -> None:
+    payload = zlib.compress(pack(Columns([b"a", b"b", None, b"d"]), 4, 5), wbits=31)
+    assert list(Records("t", 1, batch(payload, codec=1), 12).values) == [None, b"d"]
+    for damaged in (b"no gzip", payload[:-1], payload[:-4] + b"\xff\xff\xff\xff"):
+        records = Records("t", 1, batch(damaged, codec=1), 10)
+        assert len(records) == 4
+        with pytest.raises(errors.CorruptMessage, match=r"t\[1\] at offset 10: the"):
+            list(records)
+
+
+def answered(*partitions: list[pb.RecordBatch]) -> pb.FetchResponse:
+    """An answer with these batches, each partition's next offset behind its last one."""
+    return pb.FetchResponse(
+        partitions=[pb.FetchResponse.Partition(batches=each, next_offset=100) for each in partitions]
+    )
+
+
+def sized(base_offset: int, size: int) -> pb.RecordBatch:
+    """A compressed batch that states a size in bytes."""
+    return pb.RecordBatch(base_offset=base_offset, codec=1, payload=size.to_bytes(4, "little"))
+
+
+def test_a_fetch_keeps_the_batches_that_fit_decompressed_and_fetches_the_others_again() -> None:
+    found = answered([sized(0, 60), sized(10, 40), sized(20, 1)], [sized(7, 1)], [])
+    limit_decompressed(found, bytes_max=100)
+    assert [(len(part.batches), part.next_offset) for part in found.partitions] == [(2, 20), (0, 7), (0, 100)]
+
+
+def test_a_fetch_keeps_its_first_batch_whatever_its_size_is() -> None:
+    found = answered([sized(0, 101)], [sized(7, 1)])
+    limit_decompressed(found, bytes_max=100)
+    assert [(len(part.batches), part.next_offset) for part in found.partitions] == [(1, 100), (0, 7)]
+
+
+def test_a_batch_that_states_gigabytes_leaves_room_for_others() -> None:
+    found = answered([sized(0, 2**32 - 1)], [sized(7, 1)])
+    limit_decompressed(found)
+    assert [len(part.batches) for part in found.partitions] == [1, 1]
 
 
 @pytest.mark.process

@@ -28,8 +28,8 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             ROTA,
-            {"compression_type": "zstd"},
-            "compression_type is 'zstd', but bootstrap_servers is Rota's log",
+            {"compression_type": "lz4"},
+            "compression_type is 'lz4', but bootstrap_servers is Rota's log, which has none, gzip: use one of them",
         ),
         (ROTA, {"reconnect_backoff_ms": 50}, "reconnect_backoff_ms is for Kafka"),
         (ROTA, {"connections_max_idle_ms": 1}, "connections_max_idle_ms is for Kafka"),
@@ -78,6 +78,7 @@ def test_settings_that_the_address_does_not_have_are_refused_by_both_producers(
     [
         (KAFKA, {}),
         (ROTA, {"compression_type": "none", "security_protocol": "PLAINTEXT"}),
+        (ROTA, {"compression_type": "gzip"}),
         (ROTA, {"ssl_cafile": "ca.crt", "security_protocol": "SSL"}),
         (KAFKA, {**LOGIN, "security_protocol": "SASL_PLAINTEXT"}),
         (KAFKA, {**LOGIN, "ssl_cafile": "ca.crt"}),

@@ -72,7 +72,7 @@ CORRUPT = codes.CORRUPT_MESSAGE
         (change(count=RECORDS_MAX), CORRUPT, "the payload ends"),
         *[
             (change(codec=codec), codes.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {codec}, expected")
-            for codec in (1, 7, -1, 2**31 - 1, -(2**31))
+            for codec in (2, 7, -1, 2**31 - 1, -(2**31))
         ],
         (change(payload=b""), CORRUPT, "the payload ends at byte 0"),
         (change(payload=b"garbage"), CORRUPT, "unknown kind"),

@@ -406,9 +406,7 @@ class UnknownLeaderEpoch(RotaError):
 
 
 class UnsupportedCompressionType(RotaError):
-    message = (
-        "the server does not support the encoding of the records; upgrade it, or write with an older client"
-    )
+    message = "the server does not support the compression of the records; upgrade it, or set compression_type to 'none'"
     code = 76
 
 

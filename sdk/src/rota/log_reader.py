@@ -15,13 +15,17 @@ from rota import errors
 from rota.addresses import address_of, is_rota
 from rota.connection import Connection, Credentials, background
 from rota.records import Headers, Record, TopicPartition
-from rota_proto.log.columns import CODEC, Columns, MalformedPayload, unpack
+from rota_proto.log.columns import Columns, MalformedPayload, unpack
+from rota_proto.log.compression import BYTES_MAX as BATCH_BYTES_MAX
+from rota_proto.log.compression import CODECS, UnknownCodec, decompress, decompressed_size
 from rota_proto.log.v1 import log_pb2 as pb
 
 END = -1
 START = -2
 PARTITION_BYTES_MAX = 1 << 20
 BYTES_MAX = 3 << 20
+# Limit of a fetch's batches after decompression, exceeded by its first batch only: further ones are fetched again.
+DECOMPRESSED_BYTES_MAX = 32 << 20
 WITHIN_S = 30.0
 Result = TypeVar("Result")
 
@@ -49,12 +53,13 @@ class Records:
     def _columns(self) -> Columns:
         batch = self._batch
         where = f"{self.topic}[{self.partition}] at offset {batch.base_offset}"
-        if batch.codec != CODEC:
+        try:
+            payload = decompress(batch.codec, batch.payload)
+            return unpack(payload, batch.count, batch.base_timestamp_ms)
+        except UnknownCodec as error:
             raise errors.NotSupported(
                 f"{where} has records with codec {batch.codec}, which this version does not know: upgrade rota"
-            )
-        try:
-            return unpack(batch.payload, batch.count, batch.base_timestamp_ms)
+            ) from error
         except MalformedPayload as error:
             raise errors.CorruptMessage(f"{where}: {error}") from error
 
@@ -146,6 +151,7 @@ class AsyncLogReader:
         """
         Fetch records from these offsets on; wait until there are `min_bytes`, at most `max_wait_ms`.
 
+        Limits count bytes as the log stores them, compressed or not. Batches are decompressed when their records are read.
         An error of one partition is in its part of the result, beside the records of the others.
         """
         request = pb.FetchRequest(
@@ -159,10 +165,12 @@ class AsyncLogReader:
             max_bytes=max_bytes,
             max_wait_ms=max_wait_ms,
             isolation_level=self._isolation,
+            accepted_codecs=CODECS,
         )
         within_s = WITHIN_S + max_wait_ms / 1000
         response = await self._connection.ask(self._connection.log.Fetch, request, within_s=within_s)
         asked = {(topic, index): offset for (topic, index), offset in offsets.items()}
+        limit_decompressed(response)
         return [_fetched(part, asked[part.topic, part.index]) for part in response.partitions]
 
     async def offsets_at(
@@ -268,6 +276,20 @@ class LogReader:
 
 async def _made(address: str, *, credentials: Credentials | None, read_committed: bool) -> AsyncLogReader:
     return AsyncLogReader(address, credentials=credentials, read_committed=read_committed)
+
+
+def limit_decompressed(response: pb.FetchResponse, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
+    """Remove the batches that would exceed the limit when decompressed, except the first one; each is fetched again."""
+    room = bytes_max
+    for part in response.partitions:
+        for index, batch in enumerate(part.batches):
+            # A damaged batch may state any size; one of more than BATCH_BYTES_MAX is never decompressed.
+            size = min(decompressed_size(batch.codec, batch.payload), BATCH_BYTES_MAX)
+            if size > room < bytes_max:
+                part.next_offset = batch.base_offset
+                del part.batches[index:]
+                break
+            room -= size
 
 
 def _fetched(part: pb.FetchResponse.Partition, offset: int) -> Fetched:

@@ -14,10 +14,15 @@ from rota_coordinator.rpc.validate_group import (
     validate_count,
     validate_length,
 )
+from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX
+from rota_proto.log.compression import decompressed_size
 from rota_proto.log.v1 import log_pb2 as pb
 
 TOPICS_MAX = 1_000
 BATCHES_MAX = 10_000
+CODECS_MAX = 100
+# Of the batches of a Produce: compression must not cause more work and memory than a message without it.
+DECOMPRESSED_BYTES_MAX = MESSAGE_BYTES_MAX
 
 
 class PartitionOfRequest(Protocol):
@@ -92,6 +97,23 @@ def validate_produce(request: pb.ProduceRequest) -> str:
         or validate_topic_ids(request.partitions)
         or validate_count("batches", batches, BATCHES_MAX)
         or first_error(map(validate_batch, batches))
+        or validate_decompressed_size(batches)
+    )
+
+
+def validate_decompressed_size(batches: Iterable[pb.RecordBatch]) -> str:
+    """
+    Validate the decompressed bytes that the batches of a Produce state.
+
+    A batch that states more than the limit is rejected by itself, and never decompressed.
+    """
+    sizes = (decompressed_size(batch.codec, batch.payload) for batch in batches)
+    size = sum(each for each in sizes if each <= DECOMPRESSED_BYTES_MAX)
+    if size <= DECOMPRESSED_BYTES_MAX:
+        return ""
+    return (
+        f"the batches have {size:,} bytes decompressed, at most {DECOMPRESSED_BYTES_MAX:,} are allowed in a request; send "
+        "smaller batches, or fewer of them"
     )
 
 
@@ -125,6 +147,7 @@ def validate_fetch(request: pb.FetchRequest) -> str:
     return (
         first_error(f"{name} must be at least 0, not {value}" for name, value in numbers.items() if value < 0)
         or validate_topic_ids(request.partitions)
+        or validate_count("accepted_codecs", request.accepted_codecs, CODECS_MAX)
         or validate_isolation_level(request.isolation_level)
     )
 

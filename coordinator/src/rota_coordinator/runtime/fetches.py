@@ -5,7 +5,7 @@ Called by `rpc.log_service`. A waiting fetch is woken by the write of new batche
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX
 from rota_coordinator.runtime.topic_log import TopicLog
 from rota_coordinator.store.port import DamagedBatch, LogStore, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.columns import CODEC, MalformedPayload
+from rota_proto.log.compression import decompress, is_accepted
 from rota_proto.log.v1 import log_pb2 as pb
 
 WAIT_MS_MAX = 60_000
@@ -28,6 +30,8 @@ class ResponseBudget:
     """The bytes and rows of a response under construction. Invariant: only its first batch may exceed the limit."""
 
     room: int
+    # Codecs that the reader decodes; all readers decode 0.
+    accepted_codecs: Collection[int] = ()
     size: int = 0
     # True after an error, or after offsets without visible records: the fetch then answers without waiting.
     must_reply: bool = False
@@ -78,7 +82,9 @@ class Fetches:
         return self._log.core.partition(asked.topic, asked.index, asked.topic_id)
 
     async def _read(self, request: pb.FetchRequest) -> tuple[pb.FetchResponse, ResponseBudget]:
-        budget = ResponseBudget(min(request.max_bytes or BYTES_MAX, BYTES_MAX))
+        budget = ResponseBudget(
+            min(request.max_bytes or BYTES_MAX, BYTES_MAX), frozenset(request.accepted_codecs)
+        )
         reply = pb.FetchResponse()
         for asked in request.partitions:
             reply.partitions.append(await self._read_partition(asked, request.isolation_level, budget))
@@ -124,6 +130,7 @@ class Fetches:
             if isinstance(broken, DamagedBatch) and broken.row is not None:
                 reply.next_offset = broken.row.header.next_offset
             return
+        rows = decodable(rows, budget.accepted_codecs, room)
         if rows and not budget.fits(rows[0]):
             # The store returns at least one batch, which exceeds the budget; the next fetch returns it.
             return
@@ -153,6 +160,33 @@ def is_visible(partition: Partition, row: Row, *, committed_only: bool) -> bool:
     if row.header.control is not Control.RECORDS:
         return False
     return not (committed_only and partition.is_aborted(row.header))
+
+
+def decodable(rows: Sequence[Row], accepted_codecs: Collection[int], max_bytes: int) -> Sequence[Row]:
+    """
+    Return the rows as the reader decodes them, decompressed where it does not: at least one, further ones within `max_bytes`.
+
+    Readers of a version without compression accept no codec but 0.
+    """
+    if all(is_accepted(row.codec, accepted_codecs) for row in rows):
+        return rows
+    found: list[Row] = []
+    for row in rows:
+        read = row if is_accepted(row.codec, accepted_codecs) else uncompressed(row)
+        max_bytes -= len(read.payload)
+        if found and max_bytes < 0:
+            break
+        found.append(read)
+    return found
+
+
+def uncompressed(row: Row) -> Row:
+    """Return the row with codec 0; unchanged if a later version wrote it with a codec that is unknown here."""
+    try:
+        return row._replace(codec=CODEC, payload=decompress(row.codec, row.payload))
+    except MalformedPayload:
+        # The reader's message names the batch.
+        return row
 
 
 def is_hidden_damage(partition: Partition, broken: StoreError, *, committed_only: bool) -> bool:

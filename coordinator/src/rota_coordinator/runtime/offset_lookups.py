@@ -7,7 +7,7 @@ from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.runtime.topic_log import TopicLog
 from rota_coordinator.store.port import LogStore, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
-from rota_proto.log import columns
+from rota_proto.log import columns, compression
 from rota_proto.log.v1 import log_pb2 as pb
 
 END, START = -1, -2
@@ -61,9 +61,10 @@ class OffsetLookups:
         rows = await self._store.read(partition.log_id, header.base_offset, header.next_offset, 1)
         for row in rows[:1]:
             try:
-                found = columns.first_at(row.payload, header.count, header.base_timestamp_ms, timestamp_ms)
+                payload = compression.decompress(row.codec, row.payload)
+                found = columns.first_at(payload, header.count, header.base_timestamp_ms, timestamp_ms)
             except columns.MalformedPayload:
-                # Appended by an older version without validation.
+                # Appended by an older version without validation, or by a later one with another codec.
                 reply.error_code = codes.CORRUPT_MESSAGE
                 return
             if found is not None:

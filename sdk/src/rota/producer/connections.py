@@ -11,6 +11,7 @@ from rota import errors, security
 from rota.addresses import is_rota
 from rota.producer.options import Options
 from rota.security import MECHANISMS, uses_tls
+from rota_proto.log.compression import NAMES, codec_of
 from rota_service.addresses import is_loopback
 
 # Settings that Rota's log does not have.
@@ -51,10 +52,10 @@ def _rota_faults(options: Options) -> Iterator[str]:
     from rota.connection import TLS_CA_VARIABLE, credentials_of_environment
 
     yield from security.rota_faults(options)
-    if options.compression_type not in (None, "none"):
+    if codec_of(options.compression_type or "none") is None:
         yield (
-            f"compression_type is {options.compression_type!r}, but bootstrap_servers is Rota's log, which keeps batches as they "
-            "are: omit it"
+            f"compression_type is {options.compression_type!r}, but bootstrap_servers is Rota's log, which has "
+            f"{', '.join(NAMES.values())}: use one of them"
         )
     for name in KAFKA_ONLY:
         if getattr(options, name) is not None:

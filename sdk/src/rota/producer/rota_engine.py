@@ -22,6 +22,7 @@ from rota.producer.sequences import NO_IDENTITY, Identity
 from rota.producer.transaction_state import Operation, State, TransactionState
 from rota.security import credentials_of
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
+from rota_proto.log.compression import codec_of
 from rota_proto.log.v1 import log_pb2 as pb
 
 BATCH_BYTES_MAX = 1 << 20
@@ -374,6 +375,7 @@ def _limits(options: Options) -> Limits:
 
 def _config(options: Options) -> SenderConfig:
     return SenderConfig(
+        codec=codec_of(options.compression_type or "none") or 0,
         acks={0: pb.ACKS_NONE, 1: pb.ACKS_WRITTEN}.get(
             options.acks if isinstance(options.acks, int) else -1, pb.ACKS_ALL
         ),

@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rota import errors
 from rota.clocks import Clocks
@@ -25,11 +26,14 @@ from rota.producer.sequences import (
     attempt_result,
 )
 from rota_proto.log.columns import CODEC, Columns, pack
+from rota_proto.log.compression import compress
 from rota_proto.log.v1 import log_pb2 as pb
 
 Taken = Sequence[tuple[Queue, list[Batch]]]
 """Content of one request: the batches of each partition, in order."""
 
+# Bytes of a request that the event loop compresses itself, which takes less than a millisecond.
+COMPRESSED_ON_LOOP_MAX = 16 << 10
 # Interval of the search for expired batches.
 EXPIRY_CHECK_S = 0.5
 
@@ -41,6 +45,8 @@ class SenderConfig:
     """Retries, timeouts in seconds, and concurrency of a sender."""
 
     acks: pb.Acks.ValueType
+    # Of the batches: a compression of rota_proto.log.compression, 0 for none.
+    codec: int
     max_in_flight: int
     retries: int
     backoff_first_s: float
@@ -159,6 +165,7 @@ class Sender:
                 return
             identity = await self._identity(min(self._left_s(batches) for _, batches in taken))
         partitions = list(self._partition_data(taken, identity))
+        await self._compress(partitions)
         backoff_s = self._config.backoff_first_s
         while partitions := [data for data in partitions if not self._is_expired(data.batches, data)]:
             left_s = min(self._left_s(data.batches) for data in partitions)
@@ -223,12 +230,27 @@ class Sender:
             transactional=bool(identity.transactional_id),
         )
 
+    async def _compress(self, partitions: Sequence[PartitionData]) -> None:
+        """Compress the batches of a request, in a thread if they are large: the loop may be the application's."""
+        batches = [batch for data in partitions for batch in data.message.batches]
+        if self._config.codec == CODEC or not batches:
+            return
+        payloads = [batch.payload for batch in batches]
+        compress_all = partial(compressed, self._config.codec, payloads)
+        if sum(map(len, payloads)) <= COMPRESSED_ON_LOOP_MAX:
+            results = compress_all()
+        else:
+            results = await asyncio.to_thread(compress_all)
+        for batch, (codec, payload) in zip(batches, results, strict=True):
+            batch.codec, batch.payload = codec, payload
+
     async def _renewed(self, data: PartitionData) -> PartitionData:
         """Return the data for the next attempt: unchanged, unless the log rejected its sequence numbers."""
         identity = await self._identity(self._left_s(data.batches)) if data.refused else None
         if identity is None:
             return data
         renewed = self._data_of(data.queue, data.batches, identity)
+        await self._compress([renewed])
         renewed.attempts = data.attempts
         return renewed
 
@@ -311,6 +333,11 @@ class Sender:
             self._accumulator.complete(batch, NO_OFFSET, error)
 
 
+def compressed(codec: int, payloads: Iterable[bytes]) -> list[tuple[int, bytes]]:
+    """Return codec and compressed payload of each; see `compress`."""
+    return [compress(codec, payload) for payload in payloads]
+
+
 def _outcome(
     data: PartitionData, answers: Mapping[tuple[str, int], pb.ProduceResponse.Partition]
 ) -> tuple[int, errors.RotaError | None]:
@@ -319,6 +346,9 @@ def _outcome(
     answer = answers.get((data.queue.topic, data.queue.partition))
     if answer is None:
         return NO_OFFSET, errors.UnknownServerError(f"{where} is missing in the server's answer")
+    if answer.error_code == errors.UnsupportedCompressionType.code:
+        # The remedy in the message of a server without compression is that of another error.
+        return NO_OFFSET, errors.UnsupportedCompressionType(where)
     if answer.error_code:
         return NO_OFFSET, errors.error_of(answer.error_code, where, answer.error_message)
     return answer.base_offset, None

@@ -22,7 +22,7 @@ class LogConfig:
 
     partitions_max: int = 10_000  # of one topic
     partitions_total_max: int = 200_000
-    batch_bytes_max: int = 1024 * 1024  # of one payload
+    batch_bytes_max: int = 1024 * 1024  # of one payload, as sent and decompressed
     retention_ms: int = 7 * DAY_MS  # of topics created without a retention
     retention_bytes: int = FOR_EVER
     transaction_timeout_max_ms: int = 15 * MINUTE_MS

@@ -1,17 +1,20 @@
 """
 Validation of a batch before it is appended, so that every acknowledged batch can be decoded by every consumer.
 
-Called by `appends` for each batch of a Produce. Payloads are not decompressed or decoded into records, so the cost is
-bounded by the payload size, whatever record count the batch claims.
+Called by `appends` for each batch of a Produce. Payloads are not decoded into records, so the cost is bounded by the payload
+size, whatever record count the batch claims. Compressed ones are decompressed to be checked, within the same limit, and are
+stored as they came.
 """
 
 from rota_coordinator.core.log.batch import NO_PRODUCER, Control, Header, Row
 from rota_coordinator.core.log.config import EPOCH_MAX, LogConfig
 from rota_coordinator.core.log.sequences import Refused
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
-from rota_proto.log.columns import CODEC, RECORDS_MAX, MalformedPayload, verify
+from rota_proto.log.columns import RECORDS_MAX, MalformedPayload, verify
+from rota_proto.log.compression import PayloadTooLarge, UnknownCodec, decompress
 
 REMEDY = "write the records with a current client"
+OTHER_CODEC = "set compression_type of the producer to one of them, or upgrade the coordinator"
 
 
 def validate(row: Row, config: LogConfig) -> Refused | None:
@@ -39,11 +42,13 @@ def _validate_payload(row: Row, config: LogConfig) -> Refused | None:
     if size > config.batch_bytes_max:
         message = f"the batch has {size:,} bytes; at most {config.batch_bytes_max:,} are allowed, send smaller batches"
         return Refused(codes.MESSAGE_TOO_LARGE, message)
-    if row.codec != CODEC:
-        message = f"unknown codec {row.codec}, expected {CODEC} (columns); {REMEDY}"
-        return Refused(codes.UNSUPPORTED_COMPRESSION_TYPE, message)
     try:
-        latest_ms = verify(row.payload, header.count, header.base_timestamp_ms)
+        columns = decompress(row.codec, row.payload, config.batch_bytes_max)
+        latest_ms = verify(columns, header.count, header.base_timestamp_ms)
+    except UnknownCodec as error:
+        return Refused(codes.UNSUPPORTED_COMPRESSION_TYPE, f"{error}; {OTHER_CODEC}")
+    except PayloadTooLarge as error:
+        return Refused(codes.MESSAGE_TOO_LARGE, f"{error}; send smaller batches")
     except MalformedPayload as error:
         return Refused(codes.CORRUPT_MESSAGE, f"{error}; {REMEDY}")
     if latest_ms != header.max_timestamp_ms:

@@ -65,7 +65,8 @@ Global___IsolationLevel: _TypeAlias = IsolationLevel  # noqa: Y015
 @_typing.final
 class RecordBatch(_message.Message):
     """Consecutive records of one partition. A record has key, value, headers and timestamp; `codec` is the encoding
-    of `payload`: 0 = columns, see rota_proto.log.columns.
+    of `payload`: 0 = columns, see rota_proto.log.columns; 1 = columns that are compressed with gzip. Numbers are Kafka's.
+    Decompressed, the payload of a batch has at most 1 MiB, and those of a request at most 4 MiB.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -614,12 +615,17 @@ class FetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
+    ACCEPTED_CODECS_FIELD_NUMBER: _builtins.int
     min_bytes: _builtins.int
     max_bytes: _builtins.int
     max_wait_ms: _builtins.int
     isolation_level: Global___IsolationLevel.ValueType
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest.Partition]: ...
+    @_builtins.property
+    def accepted_codecs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Codecs besides 0 that the reader decodes. The log decompresses batches that have another one."""
+
     def __init__(
         self,
         *,
@@ -628,10 +634,11 @@ class FetchRequest(_message.Message):
         max_bytes: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
         isolation_level: Global___IsolationLevel.ValueType = ...,
+        accepted_codecs: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["isolation_level", b"isolation_level", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_codecs", b"accepted_codecs", "isolation_level", b"isolation_level", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

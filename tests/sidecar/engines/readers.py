@@ -81,10 +81,12 @@ class Reader:
         self.records.fetch(FetchRequest(delivery_epoch, partition, offset, bytes_max))
         return answer
 
-    async def read(self, partition: Partition, offset: int, *, delivery_epoch: int = 0) -> Read:
+    async def read(
+        self, partition: Partition, offset: int, *, delivery_epoch: int = 0, bytes_max: int = BYTES_MAX
+    ) -> Read:
         """Return the result of the next fetch, which must succeed."""
         async with asyncio.timeout(WITHIN_S):
-            found = await self.fetch(partition, offset, delivery_epoch=delivery_epoch)
+            found = await self.fetch(partition, offset, delivery_epoch=delivery_epoch, bytes_max=bytes_max)
         assert isinstance(found, Read), found
         return found
 

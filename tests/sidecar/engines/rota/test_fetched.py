@@ -1,5 +1,7 @@
 """Translation of Fetch responses that a real log gives rarely or never."""
 
+import zlib
+
 import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -94,7 +96,53 @@ def test_what_may_pass_is_waited_for(error: pb.ErrorCode.ValueType) -> None:
     assert pb.ErrorCode.Name(error) in failed.message
 
 
+def compressed(base_offset: int, values: int, *, size: int = 100) -> log_pb2.RecordBatch:
+    """A batch of so many values, which compress to a fraction."""
+    payload = pack(Columns([b"v" * size] * values), values, 1_000)
+    return log_pb2.RecordBatch(
+        base_offset=base_offset, count=values, payload=gzip(payload), codec=1, base_timestamp_ms=1_000
+    )
+
+
+def gzip(payload: bytes) -> bytes:
+    return zlib.compress(payload, wbits=31)
+
+
+def test_a_compressed_batch_is_delivered_decompressed() -> None:
+    answer = part()
+    answer.batches.append(compressed(10, 3))
+    read = result_of(answer, WANTED, Track(7), WITH_KEYS)
+    assert isinstance(read, Read)
+    (found,) = read.batches
+    content = content_of(found)
+    assert (found.first, found.count, found.size, content.codec) == (11, 2, len(content.payload), 0)
+    assert columns_in(content).values == [b"v" * 100] * 3
+
+
+def test_compressed_batches_fill_the_memory_by_their_decompressed_size() -> None:
+    answer, track = part(), Track(7)
+    answer.batches.extend(compressed(base, 6) for base in (11, 17, 23, 29))
+    answer.next_offset = 35
+    read = result_of(answer, WANTED, track, OPTIONS)
+    assert isinstance(read, Read)
+    # The second one exceeds the 1,000 bytes.
+    assert ([each.first for each in read.batches], read.next_offset) == ([11, 17], 23)
+    stored, size = len(answer.batches[0].payload), read.batches[0].size
+    assert track.stored_bytes(10_000) == 10_000 * stored // size < 1_000
+    assert track.stored_bytes(1) == 1
+
+
+def test_after_batches_without_compression_as_much_is_fetched_as_memory_holds() -> None:
+    answer, track = part(), Track(7, stored_share=0.01)
+    answer.batches.append(batch(11, [b"k" * 20]))
+    result_of(answer, WANTED, track, OPTIONS)
+    assert track.stored_bytes(1_000) == 1_000
+
+
 DAMAGES: list[dict[str, int | bytes]] = [
+    {"codec": 1},
+    {"codec": 1, "payload": gzip(b"no columns")},
+    {"codec": 1, "payload": gzip(b"v" * 100)[:-4] + b"\xff\xff\xff\xff"},
     {"payload": b"garbage"},
     {"codec": 7},
     {"count": 2**31 - 1 - 20},

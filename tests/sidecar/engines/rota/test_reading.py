@@ -9,9 +9,12 @@ import pytest
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log import columns
+from rota_proto.log.compression import GZIP, compress
 from rota_proto.log.v1 import log_pb2 as pb
 from rota_sidecar.core.delivery.events import Bounds, FetchError, ReadFailed
+from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
+from rota_sidecar.engines.batch_slicing import columns_in, content_of
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import FetchLimits, OffsetAndTimestamp
 from rota_sidecar.engines.rota.connection import Credentials
@@ -93,6 +96,27 @@ def test_a_batch_passes_as_it_was_written_also_from_its_middle(address: str) -> 
         assert (found.first, found.count, found.keys) == (2, 1, None)
         assert isinstance(found.payload, pb.RecordBatch)
         assert (found.payload.base_offset, found.payload.payload) == (0, sent.payload)
+
+    play(address, story)
+
+
+def test_compressed_batches_are_read_with_as_many_bytes_as_memory_holds(address: str) -> None:
+    async def story(talk: Conversation, reader: Reader) -> None:
+        await talk.make("compressed")
+        sent = [batch([b"v" * 1_000] * 20) for _ in range(8)]
+        for each in sent:
+            each.codec, each.payload = compress(GZIP, each.payload)
+            assert each.codec == GZIP
+            await talk.send("compressed", each)
+        here, delivery_epoch, offset = Partition("compressed", 0), reader.open(), 0
+        found: list[Batch] = []
+        while offset < 160:
+            read = await reader.read(here, offset, bytes_max=50_000, delivery_epoch=delivery_epoch)
+            # One batch more than the memory holds, at most.
+            assert sum(each.size for each in read.batches[:-1]) <= 50_000
+            found += read.batches
+            offset = read.next_offset
+        assert [columns_in(content_of(each)).values for each in found] == [[b"v" * 1_000] * 20] * 8
 
     play(address, story)
 

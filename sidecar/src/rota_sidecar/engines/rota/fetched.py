@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.columns import CODEC, Columns, MalformedPayload, pack
+from rota_proto.log.compression import UnknownCodec, decompress
 from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read, ReadFailed, Unreadable
 from rota_sidecar.core.ledger.batches import Batch
@@ -33,6 +34,8 @@ class Track:
     delivery_epoch: int
     topic_id: bytes = b""
     bounds: Bounds | None = None
+    # Bytes in the log for each byte in the sidecar's memory, in the last batches: below 1 where batches are compressed.
+    stored_share: float = 1.0
     # The topic id is unknown to the log: the next fetch is by name and shows whether the topic was recreated.
     doubted: bool = False
 
@@ -40,6 +43,10 @@ class Track:
     def is_urgent(self) -> bool:
         """Return true if the log should respond at once, also without records."""
         return self.bounds is None or self.doubted
+
+    def stored_bytes(self, bytes_max: int) -> int:
+        """Return the bytes to fetch, as the log counts them, for about `bytes_max` bytes in memory."""
+        return max(int(bytes_max * self.stored_share), 1)
 
 
 def result_of(
@@ -66,7 +73,7 @@ def _read(part: Part, request: FetchRequest, track: Track, options: ReadOptions)
     bounds = Bounds(part.log_start_offset, end)
     next_offset = max(request.offset, part.next_offset)
     batches: list[Batch] = []
-    size = 0
+    size = stored = 0
     for each in part.batches:
         if each.control or each.base_offset + each.count <= request.offset:
             continue
@@ -79,13 +86,17 @@ def _read(part: Part, request: FetchRequest, track: Track, options: ReadOptions)
             next_offset = each.base_offset
             break
         size += batches[-1].size
+        stored += len(each.payload)
         if size > request.bytes_max:
-            # Compressed batches may have very many records; the next fetch returns the others.
+            # Batches may be much larger here than in the log: compressed ones, and those of equal records. The next fetch
+            # returns the others.
             next_offset = batches[-1].end
             break
     if not batches and next_offset == request.offset and bounds == track.bounds:
         return None
     track.bounds = bounds
+    if size:
+        track.stored_share = min(stored / size, 1.0)
     return Read(request.delivery_epoch, batches, next_offset, bounds)
 
 
@@ -122,12 +133,23 @@ def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
     return Batch(offset, 1, len(content.payload), content, [None])
 
 
-def batch_of(found: log_pb2.RecordBatch, offset: int, *, with_keys: bool) -> Batch:
-    """Return the batch with its records from the offset on. Raises MalformedPayload."""
-    check(found)
+def decompressed(found: log_pb2.RecordBatch) -> log_pb2.RecordBatch:
+    """Return a copy of a batch, decompressed. Raises MalformedPayload."""
+    try:
+        payload = decompress(found.codec, found.payload)
+    except UnknownCodec as error:
+        raise MalformedPayload(f"{error}; update the sidecar") from error
     # Copied: a reference to one batch would keep the whole response in memory.
     content = log_pb2.RecordBatch()
     content.CopyFrom(found)
+    content.codec, content.payload = CODEC, payload
+    return content
+
+
+def batch_of(found: log_pb2.RecordBatch, offset: int, *, with_keys: bool) -> Batch:
+    """Return the batch with its records from the offset on. Raises MalformedPayload."""
+    content = decompressed(found)
+    check(content)
     skipped = max(offset - content.base_offset, 0)
     count = content.count - skipped
     keys: Sequence[bytes | None] | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import grpc.aio
 from typing_extensions import override
 
+from rota_proto.log.compression import CODECS
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 from rota_sidecar.core.delivery.events import Bounds, Read, ReadFailed
@@ -204,7 +205,7 @@ class RotaRecords(Records):
                     index=each.number,
                     topic_id=b"" if tracks[each].doubted else tracks[each].topic_id,
                     offset=request.offset,
-                    max_bytes=request.bytes_max,
+                    max_bytes=tracks[each].stored_bytes(request.bytes_max),
                 )
                 for each, request in requests.items()
             ],
@@ -216,6 +217,7 @@ class RotaRecords(Records):
                 if read_committed
                 else log_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED
             ),
+            accepted_codecs=CODECS,
         )
 
     def _cancel(self, poll: Poll) -> None:

@@ -13,8 +13,10 @@ from rota_operator.engines.rota import RotaGroups, RotaRecords
 from rota_operator.overview.assignment import Partition
 from rota_proto.coordinator.v1.coordinator_pb2 import FetchOffsetsRequest
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
+from rota_proto.log.compression import GZIP, compress
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
+from tests.log.conversation import batch
 from tests.support.coordinator import QUICK, serving
 
 pytestmark = pytest.mark.process
@@ -80,5 +82,21 @@ def test_ids_of_more_topics_than_one_request_may_name(tmp_path: Path) -> None:
         partitions = await records.partitions(names)
         assert set(partitions) == {Partition(name, 0) for name in names}
         assert len(await records.ranges(partitions)) == len(names)
+
+    play(tmp_path, story)
+
+
+def test_the_timestamp_of_a_record_in_a_compressed_batch_is_its_own(tmp_path: Path) -> None:
+    times = list(range(1_000, 1_100))
+    sent = batch([b"value"] * len(times), times=times)
+    sent.codec, sent.payload = compress(GZIP, sent.payload)
+    assert sent.codec == GZIP
+
+    async def story(channel: grpc.aio.Channel) -> None:
+        await create_topics(channel, {"orders": 1})
+        partition = log_pb2.ProduceRequest.Partition(topic="orders", index=0, batches=[sent])
+        await LogStub(channel).Produce(log_pb2.ProduceRequest(partitions=[partition]))
+        here = Partition("orders", 0)
+        assert await RotaRecords(channel, read_committed=True).timestamps({here: 42}) == {here: 1_042}
 
     play(tmp_path, story)

@@ -24,7 +24,8 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.admin_pb2 import WatchGroupRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
-from rota_proto.log.columns import CODEC, MalformedPayload, unpack
+from rota_proto.log.columns import MalformedPayload, unpack
+from rota_proto.log.compression import CODECS, decompress
 from rota_proto.log.v1 import log_pb2
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 
@@ -272,6 +273,7 @@ class RotaRecords(IndexedRecords):
             ],
             max_bytes=FETCH_BYTES_MAX,
             isolation_level=self._isolation,
+            accepted_codecs=CODECS,
         )
         answer = await await_answer(self._stub.Fetch(request, timeout=CALL_S))
         return answer.partitions
@@ -284,10 +286,11 @@ class RotaRecords(IndexedRecords):
 
 def _timestamp(batch: log_pb2.RecordBatch, offset: int) -> int:
     """Timestamp in ms of the record at the offset, or of the batch's first one when that lies behind it."""
-    if batch.max_timestamp_ms == batch.base_timestamp_ms or batch.codec != CODEC:
+    if batch.max_timestamp_ms == batch.base_timestamp_ms:
         return batch.base_timestamp_ms
     try:
-        times = unpack(batch.payload, batch.count, batch.base_timestamp_ms).timestamps_ms
+        payload = decompress(batch.codec, batch.payload)
+        times = unpack(payload, batch.count, batch.base_timestamp_ms).timestamps_ms
     except MalformedPayload:
         return batch.base_timestamp_ms
     return batch.base_timestamp_ms if times is None else times[max(0, offset - batch.base_offset)]

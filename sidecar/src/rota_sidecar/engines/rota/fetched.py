@@ -135,14 +135,14 @@ def raw_batch(found: log_pb2.RecordBatch, offset: int) -> Batch:
 
 def decompressed(found: log_pb2.RecordBatch) -> log_pb2.RecordBatch:
     """Return a copy of a batch, decompressed. Raises MalformedPayload."""
-    try:
-        payload = decompress(found.codec, found.payload)
-    except UnknownCodec as error:
-        raise MalformedPayload(f"{error}; update the sidecar") from error
     # Copied: a reference to one batch would keep the whole response in memory.
     content = log_pb2.RecordBatch()
     content.CopyFrom(found)
-    content.codec, content.payload = CODEC, payload
+    if found.codec != CODEC:
+        try:
+            content.codec, content.payload = CODEC, decompress(found.codec, found.payload)
+        except UnknownCodec as error:
+            raise MalformedPayload(f"{error}; update the sidecar") from error
     return content
 
 

@@ -7,11 +7,15 @@ import typer
 
 from rota_cli.clusters.model import Group
 from rota_cli.clusters.port import Cluster
+from rota_cli.commands.completion import complete_group
 from rota_cli.commands.queries import require_group
 from rota_cli.errors import WrongUsage
 
 GroupNames = Annotated[
-    list[str] | None, typer.Argument(metavar="[GROUP]...", help="Group IDs.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[GROUP]...", help="Group IDs.", show_default=False, autocompletion=complete_group
+    ),
 ]
 
 

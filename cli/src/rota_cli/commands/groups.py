@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from rota_cli.clusters.model import Group, Member
+from rota_cli.commands.completion import complete_group
 from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
 from rota_cli.commands.group_selection import GroupSelection
@@ -24,7 +25,7 @@ from rota_cli.output.units import by_topic, format_partitions
 
 groups = typer.Typer(help="Inspect, watch, reset and delete groups.", no_args_is_help=True)
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group ID.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group ID.", autocompletion=complete_group)]
 FIELDS = (
     "group",
     "type",
@@ -103,7 +104,12 @@ def members(flags: ConnectionFlags, group: GroupName, output: OutputOption = Out
 @with_flags
 def delete(
     flags: ConnectionFlags,
-    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group IDs.", show_default=False)],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GROUP...", help="Group IDs.", show_default=False, autocompletion=complete_group
+        ),
+    ],
     yes: Annotated[
         bool, typer.Option("--yes", help="Confirm: the committed offsets are deleted permanently.")
     ] = False,

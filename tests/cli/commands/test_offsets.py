@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Rota
-from tests.cli.groups import commit, fill
+from tests.cli.groups import commit, fill, two_members
 from tests.support.coordinator import Coordinator
 
 pytestmark = pytest.mark.process
@@ -114,6 +114,16 @@ def test_another_groups_offsets_are_refused(rota: Rota, group: str, tmp_path: Pa
         "edited.csv:2: these are offsets of group other: remove the line, or name this group as well",
     )
     assert committed(rota, group) == {0: 4, 1: 5}
+
+
+def test_groups_are_reset_together_or_not_at_all(rota: Rota, group: str, other: str, tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text(f"{other},{group},1,0\n{group},{group},0,0\n")
+    with two_members(tmp_path, rota.servers, group, group, partitions=2):
+        done = rota("groups", "reset", other, group, "--from-file", "o.csv", "--execute")
+        assert (done.code, done.error.startswith(f"group {group} has members: stop its")) == (1, True)
+        dry = rota("groups", "reset", other, group, "--from-file", "o.csv", "--dry-run", "-o", "json").data
+        assert [each["refusal"] for each in dry] == [None, done.error]
+    assert (committed(rota, group), committed(rota, other)) == ({0: 4, 1: 5}, {1: 1})
 
 
 def test_an_offset_outside_of_the_log_becomes_its_nearest(rota: Rota, group: str, tmp_path: Path) -> None:

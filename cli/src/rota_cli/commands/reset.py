@@ -79,16 +79,16 @@ def reset(
     selections = [parse_selection(text) for text in topic]
     request = target_flags.request(names, selections, system_clocks().now_ms())
     with flags.open() as cluster:
-        plans = _make_plans(cluster, flags, request, refuse=execution)
+        plans = make_plans(cluster, flags, request, refuse=execution)
         if execution:
-            _execute_all(cluster, plans)
+            execute_all(cluster, plans)
     if len(names) == 1:
         _show(plans[0], output, executed=execution)
     else:
         _show_several(plans, output, executed=execution)
 
 
-def _make_plans(
+def make_plans(
     cluster: Cluster, flags: ConnectionFlags, request: ResetRequest, *, refuse: bool
 ) -> list[GroupPlan]:
     """Plan the resets of all groups; with `refuse`, raise the first refusal. Changes nothing."""
@@ -147,7 +147,7 @@ def _make_plan(
     return plan(target, partitions, KnownOffsets(committed, cluster.records.ranges(partitions), at_time))
 
 
-def _execute_all(cluster: Cluster, plans: list[GroupPlan]) -> None:
+def execute_all(cluster: Cluster, plans: list[GroupPlan]) -> None:
     """Execute the plans one after the other. A failure names the groups that are reset already."""
     done: list[str] = []
     for each in plans:

@@ -5,7 +5,9 @@ import re
 import pytest
 
 from rota_coordinator.core.group.effects import Cause
-from rota_coordinator.options import parse
+from rota_coordinator.core.slots.table import SLOTS
+from rota_coordinator.options import GROUP_FLAGS, parse
+from rota_sidecar.config.flags import REQUEST_TIMEOUT_MS
 from tests.support.tree import REPO
 
 GUIDE = (REPO / "docs/guide/coordinator.md").read_text()
@@ -37,6 +39,20 @@ def test_flags_and_defaults_are_those_of_the_program(
     assert documented == {
         flag: "" if default in NOTHING else default for flag, default in real.items() if flag != "insecure"
     } | {"insecure": "off"}
+
+
+def test_settings_of_kafkas_brokers_are_flags_with_the_defaults_that_are_shown() -> None:
+    options = vars(parse([]))
+    by_flag = {flag: name for name, (flag, _) in GROUP_FLAGS.items()}
+    shown = rows("Settings of Kafka's brokers")
+    flags = {here.removeprefix("--"): ours for _, here, _, ours, _ in shown if here.startswith("--")}
+    assert len(flags) > 7
+    assert flags == {flag: str(options[by_flag.get(flag, flag.replace("-", "_"))]) for flag in flags}
+    others = {kafka: ours for kafka, here, _, ours, _ in shown if not here.startswith("--")}
+    assert others == {
+        "offsets.commit.timeout.ms": str(REQUEST_TIMEOUT_MS.default),
+        "offsets.topic.num.partitions": str(SLOTS),
+    }
 
 
 @pytest.mark.parametrize("cause", list(Cause))

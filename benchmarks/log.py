@@ -8,13 +8,13 @@ because a Kafka broker does not flush.
 
 The cost of validating each batch is timed within the server, whose CPU time is shown with and without it, because two
 separate runs differ by more. Columns of equal lengths cost nothing to validate, so records of different lengths are
-measured too.
+measured too. Each codec of compressed batches is measured beside none.
 """
 
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 import rota
 import rota.producer.options
-from benchmarks.peers import page, servers, timed_check
+from benchmarks.peers import codecs, page, servers, timed_check
 from benchmarks.peers.voice import TOPIC
 from rota.log_reader import LogReader
 from tests.support.workdir import workdir
@@ -237,26 +237,40 @@ def of_kafka() -> Round:
         return Round(sent, fetched, kafka_latency(broker.address), resident_mb(broker.pid))
 
 
-def main() -> None:
-    """Run the benchmark and print its table."""
-    load = f"{RECORDS:,} records of {len(VALUE)} bytes, one partition; medians of {ROUNDS} rounds"
-    result = page.Page("log", load)
+def beside_kafka() -> list[page.Line]:
+    """Measure both systems in the same rounds."""
     rounds = [(of_rota(), of_kafka()) for _ in range(ROUNDS)]
     mine, other = ([pair[side] for pair in rounds] for side in (0, 1))
     sent = [each.sent for each in other]
-    result.show(
-        [
-            rate("sent one by one", [each.sent for each in mine], sent, PRODUCE_GOAL),
-            rate("sent 5,000 at a time", [each.sent_many for each in mine], sent, None),
-            rate("sent one by one, flushed", [each.sent_flushed for each in mine], sent, None),
-            rate("fetched", [each.fetched for each in mine], [each.fetched for each in other], CONSUME_GOAL),
-            times("one record, half of them within", 0, mine, other),
-            times("one record, 99 of 100 within", 1, mine, other),
-            memory(mine, other),
-            checked("server's work, batches checked", [VALUE] * MANY),
-            checked("the same, records of different lengths", UNEVEN),
-        ]
-    )
+    return [
+        rate("sent one by one", [each.sent for each in mine], sent, PRODUCE_GOAL),
+        rate("sent 5,000 at a time", [each.sent_many for each in mine], sent, None),
+        rate("sent one by one, flushed", [each.sent_flushed for each in mine], sent, None),
+        rate("fetched", [each.fetched for each in mine], [each.fetched for each in other], CONSUME_GOAL),
+        times("one record, half of them within", 0, mine, other),
+        times("one record, 99 of 100 within", 1, mine, other),
+        memory(mine, other),
+    ]
+
+
+def checks() -> list[page.Line]:
+    """Measure what the validation of batches costs."""
+    return [
+        checked("server's work, batches checked", [VALUE] * MANY),
+        checked("the same, records of different lengths", UNEVEN),
+    ]
+
+
+def main() -> None:
+    """Run the benchmark and print its table."""
+    parts: Mapping[str, Callable[[], list[page.Line]]] = {
+        "kafka": beside_kafka,
+        "checks": checks,
+        "codecs": lambda: codecs.lines(RECORDS, ROUNDS),
+    }
+    load = f"{RECORDS:,} records of {len(VALUE)} bytes (codecs: JSON events), one partition; medians of {ROUNDS} rounds"
+    result = page.Page("log", load, parts=tuple(parts))
+    result.show([line for part in result.parts for line in parts[part]()])
 
 
 def times(what: str, which: int, mine: Sequence[Round], other: Sequence[Round]) -> page.Line:

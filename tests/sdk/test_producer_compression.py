@@ -1,6 +1,8 @@
 """compression_type on Rota's log: batches are stored compressed, and every reader reads what was sent."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
@@ -156,6 +158,35 @@ def test_a_transaction_is_compressed_too(server: str, topic: str) -> None:
                 producer.abort_transaction()
     with rota.LogReader(server, read_committed=True) as reader:
         assert [value for found in reader.read(topic, 0) for value in found.values] == VALUES
+
+
+SENDS_WHILE_ENDING = """
+import sys, threading, rota
+
+def send():
+    with rota.Producer(sys.argv[1], compression_type="gzip") as producer:
+        producer.send(sys.argv[2], b"first").result()
+        connected.set()
+        threading.main_thread().join()
+        producer.send_many(sys.argv[2], [b"%d" % number for number in range(20_000)])
+
+connected = threading.Event()
+threading.Thread(target=send).start()
+connected.wait()
+"""
+
+
+def test_a_thread_that_outlives_the_main_thread_compresses_too(server: str, topic: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SENDS_WHILE_ENDING, server, topic],
+        timeout=WITHIN_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with rota.LogReader(server) as reader:
+        assert sum(len(found) for found in reader.read(topic, 0)) == 20_001
 
 
 def test_an_async_producer_compresses_too(coordinator: Coordinator, server: str, topic: str) -> None:

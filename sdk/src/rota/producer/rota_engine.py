@@ -185,6 +185,7 @@ class RotaEngine:
             await self._sender.interrupt(
                 errors.ProducerClosed("the producer was closed before the record was sent")
             )
+            self._sender.close()
             await self._connection.close()
 
     async def _abort_on_close(self, timeout_s: float | None) -> None:

@@ -10,13 +10,13 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from rota import errors
 from rota.clocks import Clocks
 from rota.connection import Connection
 from rota.producer.accumulator import Accumulator, Queue
 from rota.producer.batches import NO_OFFSET, Batch
+from rota.producer.compressor import Compressor
 from rota.producer.sequences import (
     NO_IDENTITY,
     SEQUENCE_MASK,
@@ -26,14 +26,11 @@ from rota.producer.sequences import (
     attempt_result,
 )
 from rota_proto.log.columns import CODEC, Columns, pack
-from rota_proto.log.compression import compress
 from rota_proto.log.v1 import log_pb2 as pb
 
 Taken = Sequence[tuple[Queue, list[Batch]]]
 """Content of one request: the batches of each partition, in order."""
 
-# Bytes of a request that the event loop compresses itself, which takes less than a millisecond.
-COMPRESSED_ON_LOOP_MAX = 16 << 10
 # Interval of the search for expired batches.
 EXPIRY_CHECK_S = 0.5
 
@@ -93,6 +90,7 @@ class Sender:
         self._identify = identify
         self._abandoned_identity = NO_IDENTITY
         self._sequences = Sequences()
+        self._compressor = Compressor(config.codec)
         self._woken = asyncio.Event()
         self._requests: dict[asyncio.Task[None], Taken] = {}
         self._interruption: errors.RotaError | None = None
@@ -231,18 +229,7 @@ class Sender:
         )
 
     async def _compress(self, partitions: Sequence[PartitionData]) -> None:
-        """Compress the batches of a request, in a thread if they are large: the loop may be the application's."""
-        batches = [batch for data in partitions for batch in data.message.batches]
-        if self._config.codec == CODEC or not batches:
-            return
-        payloads = [batch.payload for batch in batches]
-        compress_all = partial(compressed, self._config.codec, payloads)
-        if sum(map(len, payloads)) <= COMPRESSED_ON_LOOP_MAX:
-            results = compress_all()
-        else:
-            results = await asyncio.to_thread(compress_all)
-        for batch, (codec, payload) in zip(batches, results, strict=True):
-            batch.codec, batch.payload = codec, payload
+        await self._compressor.compress([batch for data in partitions for batch in data.message.batches])
 
     async def _renewed(self, data: PartitionData) -> PartitionData:
         """Return the data for the next attempt: unchanged, unless the log rejected its sequence numbers."""
@@ -332,10 +319,9 @@ class Sender:
         for batch in self._accumulator.drop_all():
             self._accumulator.complete(batch, NO_OFFSET, error)
 
-
-def compressed(codec: int, payloads: Iterable[bytes]) -> list[tuple[int, bytes]]:
-    """Return codec and compressed payload of each; see `compress`."""
-    return [compress(codec, payload) for payload in payloads]
+    def close(self) -> None:
+        """End the threads that compress; called after `interrupt`."""
+        self._compressor.close()
 
 
 def _outcome(

@@ -430,7 +430,8 @@ FETCH_MAX_BYTES: Flag[int | None] = Flag(
     "fetch-max-bytes",
     BYTES,
     None,
-    "Bytes of a response to a fetch, at most; the first batch is returned whatever its size. On Rota's log 2 MiB is the most",
+    "Bytes of a response to a fetch, as the server stores them, at most; the first batch is returned whatever its size. On "
+    "Rota's log 2 MiB is the most",
     derived="2097152 on Rota's log, 4194304 on Kafka",
 )
 FETCH_MAX_WAIT_MS: Flag[int | None] = Flag(

@@ -5,6 +5,7 @@ import typer
 from rota_cli.commands.alter_topics import add_partitions, alter
 from rota_cli.commands.consume import consume
 from rota_cli.commands.dead_letters import dead_letters
+from rota_cli.commands.dead_letters_replay import replay
 from rota_cli.commands.delete_offsets import delete_offsets
 from rota_cli.commands.doctor import doctor
 from rota_cli.commands.explain import explain_command
@@ -35,6 +36,7 @@ groups.command()(reset)
 groups.command()(watch)
 groups.command("explain")(explain_command)
 program.add_typer(groups, name="groups")
+dead_letters.command()(replay)
 program.add_typer(dead_letters, name="dead-letters")
 for command in (produce, consume, doctor, version):
     program.command()(command)

@@ -1,11 +1,13 @@
 """A log in memory behind the command line's port: what no server does on demand, such as a commit between two fetches."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from typing_extensions import override
 
+from rota import errors
 from rota.producer.api import Producer
 from rota.producer.options import OnDelivery
 from rota.records import Headers, Record, TopicPartition
@@ -47,6 +49,9 @@ class MemoryRecords(Records):
         for name, count in self.counts.items():
             self.logs |= {TopicPartition(name, number): [] for number in range(count)}
         self.on_idle: Callable[[], None] = lambda: None
+        # Runs before each step of a producer, with its name.
+        self.on_step: Callable[[str], None] = lambda step: None
+        self.producers: dict[str, MemoryProducer] = {}
 
     def append(
         self,
@@ -151,6 +156,77 @@ class MemoryRecords(Records):
         raise NotImplementedError
 
     @override
+    def transactional_producer(self, transactional_id: str) -> Producer:
+        return cast("Producer", MemoryProducer(self, transactional_id))
+
+    @override
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Killed(BaseException):
+    """The process ends here, without a clean-up."""
+
+
+class MemoryProducer:
+    """A transactional producer: as the real one, but for a kill, after which it does nothing more."""
+
+    def __init__(self, records: MemoryRecords, transactional_id: str) -> None:
+        self._records = records
+        self._transactional_id = transactional_id
+        self._transaction: Transaction | None = None
+        self._is_fenced = False
+
+    def init_transactions(self) -> None:
+        earlier = self._records.producers.get(self._transactional_id)
+        if earlier is not None:
+            earlier.fence()
+        self._records.producers[self._transactional_id] = self
+
+    def fence(self) -> None:
+        self._is_fenced = True
+        self._end(Outcome.ABORTED)
+
+    def _end(self, outcome: Outcome) -> None:
+        if self._transaction is not None and self._transaction.outcome is Outcome.OPEN:
+            self._transaction.outcome = outcome
+
+    def _step(self, name: str) -> None:
+        self._records.on_step(name)
+        if self._is_fenced:
+            raise errors.ProducerFenced("memory")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._transaction = Transaction()
+        try:
+            yield
+            self.commit_transaction()
+        except (Killed, errors.UndecidedCommit):
+            raise
+        except BaseException:
+            self._end(Outcome.ABORTED)
+            raise
+
+    def commit_transaction(self) -> None:
+        self._step("commit")
+        self._end(Outcome.COMMITTED)
+        self._records.on_step("committed")
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        self._step("send")
+        log = self._records.logs[TopicPartition(topic, partition)]
+        record = Record(topic, partition, len(log), timestamp_ms or 0, key, value, headers)
+        log.append(Stored(record, self._transaction))
+
     def close(self) -> None:
         """Nothing is open."""
 

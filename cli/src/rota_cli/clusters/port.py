@@ -77,6 +77,10 @@ class Records(Protocol):
         """Create a producer that calls `on_delivery` for each record. The caller closes it."""
         ...
 
+    def transactional_producer(self, transactional_id: str) -> "Producer":
+        """Create a transactional producer. The caller initializes its transactions and closes it."""
+        ...
+
     def close(self) -> None: ...
 
 

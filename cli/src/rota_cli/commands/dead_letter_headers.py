@@ -1,7 +1,7 @@
 """
-Parse the records of a dead-letter topic: dead letters, and the markers of those that were replayed. Pure.
+Parse the records of a dead-letter topic: dead letters, and the replay markers of those that were replayed. Pure.
 
-Sidecars and pipelines write dead letters with the headers `rota-dlq-…`. `rota dead-letters replay` writes a marker into the
+Sidecars and pipelines write dead letters with the headers `rota-dlq-…`. `rota dead-letters replay` writes a replay marker into the
 same partition: a record without key and value whose header names the offsets of replayed dead letters before it. Records of
 other clients may be there too, and nothing of them is believed.
 """

@@ -23,6 +23,7 @@ from rota_cli.errors import unknown_topic
 # Prefix of Kafka's internal topics.
 INTERNAL = "__"
 FETCH_RECORDS_MAX = 500
+RECORD_BYTES_MAX = 100 << 20
 # confluent-kafka has no type annotations for these two.
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -190,6 +191,19 @@ class KafkaRecords(Records):
             self._brokers.connection.servers,
             kafka_config=self._brokers.config(),
             on_delivery=on_delivery,
+            max_block_ms=within_ms,
+            request_timeout_ms=within_ms,
+            delivery_timeout_ms=within_ms,
+        )
+
+    @override
+    def transactional_producer(self, transactional_id: str) -> rota.Producer:
+        within_ms = self._brokers.connection.timeout_s * 1000
+        return rota.Producer(
+            self._brokers.connection.servers,
+            # The broker decides which records of a topic are too large.
+            kafka_config={**self._brokers.config(), "message.max.bytes": RECORD_BYTES_MAX},
+            transactional_id=transactional_id,
             max_block_ms=within_ms,
             request_timeout_ms=within_ms,
             delivery_timeout_ms=within_ms,

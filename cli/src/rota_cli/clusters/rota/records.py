@@ -174,6 +174,19 @@ class RotaRecords(Records):
         )
 
     @override
+    def transactional_producer(self, transactional_id: str) -> rota.Producer:
+        self._check_reachable()
+        within_ms = self._connection.timeout_s * 1000
+        return rota.Producer(
+            self._connection.servers,
+            credentials=sdk_credentials(self._connection),
+            transactional_id=transactional_id,
+            max_block_ms=within_ms,
+            request_timeout_ms=within_ms,
+            delivery_timeout_ms=within_ms,
+        )
+
+    @override
     def close(self) -> None:
         if self._opened is not None:
             self._opened.close()

@@ -37,8 +37,9 @@ def fail_all(rota_command: Rota, topic: str, records: int, folder: Path) -> str:
     The records are `0`, `1`, and so on, and their timestamps are that many seconds.
     """
     servers, dead_letter_topic = rota_command.servers, f"{topic}-dlq"
-    assert rota_command("topics", "create", topic, "-p", "2").code == 0
-    assert rota_command("topics", "create", dead_letter_topic, "-p", "2").code == 0
+    # The records have timestamps of 1970.
+    for each in (topic, dead_letter_topic):
+        assert rota_command("topics", "create", each, "-p", "2", "--retention", "forever").code == 0
     with Producer(servers.removeprefix("kafka://")) as producer:
         for number in range(records):
             text = b"%d" % number
@@ -64,7 +65,7 @@ def synthesize(rota_command: Rota, topic: str, dead_letters: int) -> str:
     """Produce so many dead letters of `topic`, whose values are their numbers; return the dead-letter topic."""
     dead_letter_topic = f"{topic}-dlq"
     for each in (topic, dead_letter_topic):
-        assert rota_command("topics", "create", each, "-p", "2").code == 0
+        assert rota_command("topics", "create", each, "-p", "2", "--retention", "forever").code == 0
     with Producer(rota_command.servers.removeprefix("kafka://")) as producer:
         for number in range(dead_letters):
             headers = dead_letter_headers(topic, number % 2, number)
@@ -131,7 +132,11 @@ def check_kills(rota_command: Rota, topic: str, folder: Path) -> None:
                 process.stop(first=signal.SIGKILL)
             assert process.exit_code == -signal.SIGKILL
     both = [start("first"), start("second")]
-    codes = [process.wait(within_s=WITHIN_S) for process in both]
+    try:
+        codes = [process.wait(within_s=WITHIN_S) for process in both]
+    finally:
+        for process in both:
+            process.kill()
     assert 0 in codes
     for process, code in zip(both, codes, strict=True):
         assert code == 0 or "another replay of" in process.log.read_text(), process.log.read_text()
@@ -165,7 +170,7 @@ def check_open_transaction(rota_command: Rota, topic: str) -> None:
     """Behind another producer's open transaction nothing is replayed; after its end, everything once."""
     dead_letter_topic = synthesize(rota_command, topic, 3)
     servers = rota_command.servers.removeprefix("kafka://")
-    command = ("dead-letters", "replay", dead_letter_topic, "--execute", "--timeout", "2")
+    command = ("dead-letters", "replay", dead_letter_topic, "--execute", "--timeout", "5")
     with Producer(servers, transactional_id=topic) as producer:
         producer.init_transactions()
         producer.begin_transaction()

@@ -24,6 +24,8 @@ from rota_cli.errors import unknown_topic
 INTERNAL = "__"
 FETCH_RECORDS_MAX = 500
 RECORD_BYTES_MAX = 100 << 20
+# librdkafka accepts no longer one.
+REQUEST_TIMEOUT_MAX_MS = 900_000
 # confluent-kafka has no type annotations for these two.
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -192,7 +194,7 @@ class KafkaRecords(Records):
             kafka_config=self._brokers.config(),
             on_delivery=on_delivery,
             max_block_ms=within_ms,
-            request_timeout_ms=within_ms,
+            request_timeout_ms=min(within_ms, REQUEST_TIMEOUT_MAX_MS),
             delivery_timeout_ms=within_ms,
         )
 
@@ -205,7 +207,7 @@ class KafkaRecords(Records):
             kafka_config={**self._brokers.config(), "message.max.bytes": RECORD_BYTES_MAX},
             transactional_id=transactional_id,
             max_block_ms=within_ms,
-            request_timeout_ms=within_ms,
+            request_timeout_ms=min(within_ms, REQUEST_TIMEOUT_MAX_MS),
             delivery_timeout_ms=within_ms,
         )
 

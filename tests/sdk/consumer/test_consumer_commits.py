@@ -185,6 +185,12 @@ def test_partitions_of_a_topic_and_of_none(group: Group) -> None:
     assert consumer.partitions_for_topic("nothing") is None
 
 
+def test_topics_are_those_that_exist(group: Group) -> None:
+    consumer = group.consumer("orders")
+    group.create_topic("payments", 1)
+    assert consumer.topics() == {"orders", "payments"}
+
+
 def test_offsets_by_time_and_at_both_ends(group: Group) -> None:
     for time in (1_000, 2_000, 3_000):
         group.send("orders", b"", partition=0, timestamp_ms=time)

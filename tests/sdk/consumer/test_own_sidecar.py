@@ -94,6 +94,7 @@ def test_commits_seeks_and_lookups_reach_the_coordinator(server: str, topic: str
         assert first is not None
         assert first.offset == 0
         assert consumer.partitions_for_topic(topic) == set(range(PARTITIONS))
+        assert topic in consumer.topics()
         consumer.commit({partitions[0]: rota.OffsetAndMetadata(1, "so far")})
         assert consumer.committed(partitions[0], metadata=True) == rota.OffsetAndMetadata(1, "so far")
 

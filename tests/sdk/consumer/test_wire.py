@@ -132,6 +132,7 @@ def test_the_sidecar_is_found_by_its_variable(served: Served, monkeypatch: pytes
     monkeypatch.setenv("ROTA_SIDECAR", served[0])
     with rota.Consumer("orders") as consumer:
         assert consumer.partitions_for_topic("orders") == {0}
+        assert consumer.topics(timeout_ms=60_000) == {"orders"}
 
 
 def test_a_consumer_comes_back_to_a_sidecar_that_was_away(

@@ -158,6 +158,10 @@ class FakeDeliveries(Deliveries):
     async def partitions_of(self, topic: str, within_s: float) -> int | None:
         return self.counts.get(topic)
 
+    @override
+    async def topics(self, within_s: float) -> Collection[str]:
+        return self.counts
+
     @property
     @override
     def held(self) -> Mapping[Partition, Tenure]:

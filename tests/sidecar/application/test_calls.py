@@ -248,6 +248,15 @@ def test_a_topic_has_partitions_or_does_not_exist(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_topics_are_listed_in_order(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        assert list((await talk.stub.Topics(pb.TopicsRequest())).topics) == []
+        talk.deliveries.counts = {"payments": 1, "orders": 3}
+        assert list((await talk.stub.Topics(pb.TopicsRequest())).topics) == ["orders", "payments"]
+
+    play(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("failure", "code"),
     [

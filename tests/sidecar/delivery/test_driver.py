@@ -259,6 +259,7 @@ def test_a_topic_is_looked_up_with_its_ends(tmp_path: Path, coordinator: Coordin
         assert list(found.partitions) == [0, 1]
         none = await app.stub.Partitions(pb.PartitionsRequest(topic=f"no-{topic}"))
         assert none.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
+        assert topic in (await app.stub.Topics(pb.TopicsRequest())).topics
         ends = await app.stub.EndOffsets(pb.EndOffsetsRequest(partitions=[partition(topic, 0)]))
         assert [each.offset for each in ends.offsets] == [RECORDS]
 

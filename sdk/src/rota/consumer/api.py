@@ -361,6 +361,11 @@ class Consumer:
         with self._exclusive():
             return self._run(self._engine.client.partitions_for_topic(topic, self._within_s(None)))
 
+    def topics(self, timeout_ms: float | None = None) -> set[str]:
+        """Return the topics that the consumer may see, without internal ones."""
+        with self._exclusive():
+            return self._run(self._engine.client.topics(self._within_s(timeout_ms)))
+
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

@@ -316,6 +316,11 @@ class AsyncConsumer:
         self._check()
         return await self._engine.client.partitions_for_topic(topic, self._within_s(None))
 
+    async def topics(self, timeout_ms: float | None = None) -> set[str]:
+        """Return the topics that the consumer may see, without internal ones."""
+        self._check()
+        return await self._engine.client.topics(self._within_s(timeout_ms))
+
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

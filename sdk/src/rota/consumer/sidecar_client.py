@@ -155,6 +155,11 @@ class SidecarClient:
             return None
         return set(response.partitions)
 
+    async def topics(self, within_s: float) -> set[str]:
+        """Fetch the topics that the sidecar may describe."""
+        response: pb.TopicsResponse = await self._ask("Topics", pb.TopicsRequest(), within_s)
+        return set(response.topics)
+
 
 def _epoch(offset: pb.PartitionOffset) -> int:
     return offset.leader_epoch if offset.HasField("leader_epoch") else UNKNOWN_EPOCH

@@ -192,6 +192,11 @@ def partitions(sidecar: MemorySidecar, request: pb.PartitionsRequest) -> pb.Part
     return pb.PartitionsResponse(partitions=range(len(row)))
 
 
+def topics(sidecar: MemorySidecar, request: pb.TopicsRequest) -> pb.TopicsResponse:
+    """Return all topics."""
+    return pb.TopicsResponse(topics=sorted(sidecar.topics))
+
+
 CALLS: Mapping[str, Callable[[MemorySidecar, Any], Any]] = {
     "Subscribe": subscribe,
     "Assign": assign,
@@ -206,4 +211,5 @@ CALLS: Mapping[str, Callable[[MemorySidecar, Any], Any]] = {
     "BeginningOffsets": beginning_offsets,
     "EndOffsets": end_offsets,
     "Partitions": partitions,
+    "Topics": topics,
 }

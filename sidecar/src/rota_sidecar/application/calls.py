@@ -182,6 +182,10 @@ class Calls:
             return pb.PartitionsResponse(error_code=UNKNOWN)
         return pb.PartitionsResponse(partitions=range(count))
 
+    async def topics(self, within_s: float) -> pb.TopicsResponse:
+        """Return the topics that the sidecar may describe."""
+        return pb.TopicsResponse(topics=sorted(await self._deliveries.topics(within_s)))
+
     async def _bounds(
         self, partitions: Sequence[Partition], within_s: float
     ) -> Mapping[Partition, on.Bounds]:

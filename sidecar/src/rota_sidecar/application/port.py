@@ -1,6 +1,6 @@
 """Interfaces between the delivery driver (`rota_sidecar.delivery.driver`) and the services for the application."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from rota_sidecar.core.delivery import actions as do
@@ -102,6 +102,10 @@ class Deliveries(Protocol):
 
     async def partitions_of(self, topic: str, within_s: float) -> int | None:
         """Return the number of partitions of a topic; None: it does not exist. Raises Unreachable, Refused."""
+        ...
+
+    async def topics(self, within_s: float) -> Collection[str]:
+        """Return the topics that this client may describe, without internal ones. Raises Unreachable, Refused."""
         ...
 
     @property

@@ -155,6 +155,10 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     async def Partitions(self, request: pb.PartitionsRequest, context: Context) -> pb.PartitionsResponse:
         return await self._calls.partitions(request, within_s(context))
 
+    @override
+    async def Topics(self, request: pb.TopicsRequest, context: Context) -> pb.TopicsResponse:
+        return await self._calls.topics(within_s(context))
+
     # --------------------------------------------------------------------------------------------
 
     def _attached(self, session: int) -> Attachment:

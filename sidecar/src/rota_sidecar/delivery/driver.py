@@ -8,7 +8,7 @@ unexpected exception ends the process.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
@@ -468,6 +468,10 @@ class DeliveryDriver(Deliveries):
     async def partitions_of(self, topic: str, within_s: float) -> int | None:
         found = await self._outside.topics.describe([topic], within_s)
         return found[topic].partitions if topic in found else None
+
+    @override
+    async def topics(self, within_s: float) -> Collection[str]:
+        return (await self._outside.topics.describe(None, within_s)).keys()
 
     async def _fetch_offsets(self, partitions: Sequence[Partition], within_s: float) -> Fetched:
         participation = self._participation

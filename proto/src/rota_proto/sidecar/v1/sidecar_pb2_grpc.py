@@ -114,6 +114,11 @@ class ConsumerStub:
                 request_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.PartitionsRequest.SerializeToString,
                 response_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.PartitionsResponse.FromString,
                 _registered_method=True)
+        self.Topics = channel.unary_unary(
+                '/rota.sidecar.v1.Consumer/Topics',
+                request_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsRequest.SerializeToString,
+                response_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsResponse.FromString,
+                _registered_method=True)
 
 
 class ConsumerServicer:
@@ -220,6 +225,13 @@ class ConsumerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Topics(self, request, context):
+        """The topics that the sidecar may describe, without internal ones.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConsumerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -302,6 +314,11 @@ def add_ConsumerServicer_to_server(servicer, server):
                     servicer.Partitions,
                     request_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.PartitionsRequest.FromString,
                     response_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.PartitionsResponse.SerializeToString,
+            ),
+            'Topics': grpc.unary_unary_rpc_method_handler(
+                    servicer.Topics,
+                    request_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsRequest.FromString,
+                    response_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -736,6 +753,33 @@ class Consumer:
             '/rota.sidecar.v1.Consumer/Partitions',
             rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.PartitionsRequest.SerializeToString,
             rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.PartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Topics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.sidecar.v1.Consumer/Topics',
+            rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsRequest.SerializeToString,
+            rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

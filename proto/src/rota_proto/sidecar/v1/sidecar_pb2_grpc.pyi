@@ -58,6 +58,8 @@ class ConsumerStub:
     BeginningOffsets: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.BeginningOffsetsRequest, _sidecar_pb2.BeginningOffsetsResponse]
     EndOffsets: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.EndOffsetsRequest, _sidecar_pb2.EndOffsetsResponse]
     Partitions: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.PartitionsRequest, _sidecar_pb2.PartitionsResponse]
+    Topics: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.TopicsRequest, _sidecar_pb2.TopicsResponse]
+    """The topics that the sidecar may describe, without internal ones."""
 
 @_typing.type_check_only
 class ConsumerAsyncStub(ConsumerStub):
@@ -85,6 +87,8 @@ class ConsumerAsyncStub(ConsumerStub):
     BeginningOffsets: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.BeginningOffsetsRequest, _sidecar_pb2.BeginningOffsetsResponse]  # type: ignore[assignment]
     EndOffsets: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.EndOffsetsRequest, _sidecar_pb2.EndOffsetsResponse]  # type: ignore[assignment]
     Partitions: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.PartitionsRequest, _sidecar_pb2.PartitionsResponse]  # type: ignore[assignment]
+    Topics: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.TopicsRequest, _sidecar_pb2.TopicsResponse]  # type: ignore[assignment]
+    """The topics that the sidecar may describe, without internal ones."""
 
 class ConsumerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -205,5 +209,13 @@ class ConsumerServicer(metaclass=_abc_1.ABCMeta):
         request: _sidecar_pb2.PartitionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sidecar_pb2.PartitionsResponse, _abc.Awaitable[_sidecar_pb2.PartitionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Topics(
+        self,
+        request: _sidecar_pb2.TopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sidecar_pb2.TopicsResponse, _abc.Awaitable[_sidecar_pb2.TopicsResponse]]:
+        """The topics that the sidecar may describe, without internal ones."""
 
 def add_ConsumerServicer_to_server(servicer: ConsumerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -22,7 +22,7 @@ CALLS = {
     ),
     sidecar_pb2.DESCRIPTOR.services_by_name["Consumer"]: (
         "Attach Deliver Subscribe Assign Poll Commit Seek Position Committed Pause Resume Assignment "
-        "OffsetsForTimes BeginningOffsets EndOffsets Partitions Topics"
+        "OffsetsForTimes BeginningOffsets EndOffsets Partitions Topics Metrics"
     ),
     fleet_pb2.DESCRIPTOR.services_by_name["Fleet"]: "Connect",
 }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rota.consumer.api import Consumer
     from rota.consumer.async_api import AsyncConsumer
     from rota.consumer.listeners import AsyncRebalanceListener, ConsumerInterceptor, RebalanceListener
+    from rota.consumer.metrics import MetricName
     from rota.handlers.entrypoint import run
     from rota.handlers.handler import DeadLetter, Handler, Retry, Skip, handler
     from rota.log_reader import AsyncLogReader, LogReader, Records
@@ -36,6 +37,7 @@ __all__ = [
     "GroupMetadata",
     "Handler",
     "LogReader",
+    "MetricName",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OutgoingRecord",
@@ -69,6 +71,7 @@ _HOMES = {
     "GroupMetadata": "rota.metadata",
     "Handler": "rota.handlers.handler",
     "LogReader": "rota.log_reader",
+    "MetricName": "rota.consumer.metrics",
     "OffsetAndMetadata": "rota.offsets",
     "OffsetAndTimestamp": "rota.offsets",
     "OutgoingRecord": "rota.records",

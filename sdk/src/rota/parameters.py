@@ -41,7 +41,7 @@ LABEL_LENGTH_MAX = 249
 OTHER_MECHANISMS = "the SASL mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512"
 LOOP = "connections are served by Rota's own event loop, gRPC and librdkafka"
 DIRECT = "connections are made without a proxy"
-CONSUMER_METRICS = "the metrics of a consumer are those of its sidecar, at /metrics for Prometheus"
+CONSUMER_METRICS = "the metrics of a consumer are those of its sidecar: call metrics(), or scrape a running sidecar at /metrics"
 PRODUCER_METRICS = (
     "a producer has no metrics of its own: on_delivery and interceptors get the outcome of every record"
 )

@@ -52,6 +52,7 @@ def test_positions_seeks_and_lookups() -> None:
         assert await consumer.position(P0) == 10
         assert await consumer.partitions_for_topic("orders") == {0, 1}
         assert await consumer.topics() == {"orders"}
+        assert list((await consumer.metrics()).values()) == [2]
         assert await consumer.beginning_offsets([P0]) == {P0: 0}
         assert await consumer.end_offsets([P0]) == {P0: 10}
         assert (await consumer.offsets_for_times({P1: 0})) == {P1: None}

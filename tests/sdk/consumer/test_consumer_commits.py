@@ -185,6 +185,13 @@ def test_partitions_of_a_topic_and_of_none(group: Group) -> None:
     assert consumer.partitions_for_topic("nothing") is None
 
 
+def test_metrics_are_those_of_the_sidecar(group: Group) -> None:
+    fill(group, 1)
+    consumer = group.consumer("orders")
+    read(consumer, 1)
+    assert consumer.metrics() == {rota.MetricName.of("rota_assigned_partitions", group="test"): 2}
+
+
 def test_topics_are_those_that_exist(group: Group) -> None:
     consumer = group.consumer("orders")
     group.create_topic("payments", 1)

@@ -95,6 +95,13 @@ def test_commits_seeks_and_lookups_reach_the_coordinator(server: str, topic: str
         assert first.offset == 0
         assert consumer.partitions_for_topic(topic) == set(range(PARTITIONS))
         assert topic in consumer.topics()
+        metrics = consumer.metrics()
+        assert metrics[rota.MetricName.of("rota_assigned_partitions", group=topic)] == PARTITIONS
+        assert {
+            dict(name.tags)["state"]
+            for name, value in metrics.items()
+            if name.name == "rota_member_state" and value
+        } == {"Stable"}
         consumer.commit({partitions[0]: rota.OffsetAndMetadata(1, "so far")})
         assert consumer.committed(partitions[0], metadata=True) == rota.OffsetAndMetadata(1, "so far")
 

@@ -76,6 +76,7 @@ class FakeDeliveries(Deliveries):
         self.hangs = False
         self.stored: dict[Partition, on.Stored] = {}
         self.counts: dict[str, int] = {}
+        self.samples: list[tuple[str, dict[str, str], float]] = []
         self.looked_up = FakeRecords()
         self.is_held: dict[Partition, Tenure] = {}
         self.is_paused: frozenset[Partition] = frozenset()

@@ -112,7 +112,9 @@ async def talking(folder: Path, deliveries: FakeDeliveries | None = None) -> Asy
     """A service that runs."""
     logged: list[tuple[str, str]] = []
     behind = deliveries or FakeDeliveries()
-    service = ConsumerService(behind, BatchSlicer(), lambda event, message: logged.append((event, message)))
+    service = ConsumerService(
+        behind, BatchSlicer(), lambda event, message: logged.append((event, message)), lambda: behind.samples
+    )
     server = make_server(service)
     target = bind_socket(server, folder / SOCKET)
     await server.start()

@@ -248,6 +248,17 @@ def test_a_topic_has_partitions_or_does_not_exist(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_metrics_have_their_labels(tmp_path: Path) -> None:
+    async def story(talk: Talk) -> None:
+        assert list((await talk.stub.Metrics(pb.MetricsRequest())).samples) == []
+        labels = {"group": "g", "topic": "orders"}
+        talk.deliveries.samples = [("rota_lag_records", labels, 7.0), ("rota_assigned_partitions", {}, 1.0)]
+        found = (await talk.stub.Metrics(pb.MetricsRequest())).samples
+        assert [(each.name, dict(each.labels), each.value) for each in found] == talk.deliveries.samples
+
+    play(tmp_path, story)
+
+
 def test_topics_are_listed_in_order(tmp_path: Path) -> None:
     async def story(talk: Talk) -> None:
         assert list((await talk.stub.Topics(pb.TopicsRequest())).topics) == []

@@ -26,7 +26,7 @@ Bind = Callable[[grpc.aio.Server], str]
 
 
 async def serving(listen: Bind) -> tuple[grpc.aio.Server, str]:
-    server = make_server(ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, message: None))
+    server = make_server(ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, message: None, tuple))
     target = listen(server)
     await server.start()
     return server, target
@@ -39,7 +39,9 @@ async def answers(target: str) -> bool:
 
 def refused(listen: Bind) -> str:
     async def run() -> str:
-        server = make_server(ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, message: None))
+        server = make_server(
+            ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, message: None, tuple)
+        )
         with pytest.raises(BindError) as refusal:
             listen(server)
         return str(refusal.value)
@@ -119,7 +121,9 @@ def test_a_socket_that_answers_is_left_alone(tmp_path: Path) -> None:
 
     async def run() -> None:
         server, target = await serving(lambda server: bind_socket(server, path))
-        second = make_server(ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, message: None))
+        second = make_server(
+            ConsumerService(FakeDeliveries(), BatchSlicer(), lambda event, message: None, tuple)
+        )
         with pytest.raises(BindError, match="another process listens there; give each its own path"):
             bind_socket(second, path)
         assert await answers(target)

@@ -22,6 +22,7 @@ from rota.consumer.batch_slice import BatchSlice
 from rota.consumer.core import Rebalance, RebalanceKind
 from rota.consumer.engine import Engine, OnCommit
 from rota.consumer.listeners import RebalanceListener
+from rota.consumer.metrics import Metrics
 from rota.consumer.options import Options, Settings, options_of
 from rota.consumer.pipeline import PollPipeline, Records, by_partition, deserialization_failed
 from rota.consumer.sidecars import Sidecar
@@ -365,6 +366,15 @@ class Consumer:
         """Return the topics that the consumer may see, without internal ones."""
         with self._exclusive():
             return self._run(self._engine.client.topics(self._within_s(timeout_ms)))
+
+    def metrics(self) -> Metrics:
+        """
+        Return the metrics of the sidecar, as Prometheus gets them; docs/reference/metrics.md lists them.
+
+        >>> consumer.metrics()[rota.MetricName.of("rota_assigned_partitions", group="billing")]    # doctest: +SKIP
+        """
+        with self._exclusive():
+            return self._run(self._engine.client.metrics(self._within_s(None)))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None

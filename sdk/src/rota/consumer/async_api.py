@@ -19,6 +19,7 @@ from rota.consumer.batch_slice import BatchSlice
 from rota.consumer.core import Rebalance, RebalanceKind
 from rota.consumer.engine import Engine, OnCommit
 from rota.consumer.listeners import AsyncRebalanceListener, Partitions, RebalanceListener
+from rota.consumer.metrics import Metrics
 from rota.consumer.options import Options, Settings, options_of
 from rota.consumer.pipeline import PollPipeline, Records, by_partition, deserialization_failed
 from rota.consumer.sidecars import Sidecar
@@ -320,6 +321,11 @@ class AsyncConsumer:
         """Return the topics that the consumer may see, without internal ones."""
         self._check()
         return await self._engine.client.topics(self._within_s(timeout_ms))
+
+    async def metrics(self) -> Metrics:
+        """Return the metrics of the sidecar."""
+        self._check()
+        return await self._engine.client.metrics(self._within_s(None))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None

@@ -5,6 +5,7 @@ from typing import Any
 
 from rota.connection import retry_until
 from rota.consumer import messages
+from rota.consumer.metrics import Metrics, metrics_of
 from rota.consumer.sidecars import Subscription
 from rota.consumer.transport import Transport
 from rota.errors import RotaError, UnknownTopicOrPartition
@@ -159,6 +160,11 @@ class SidecarClient:
         """Fetch the topics that the sidecar may describe."""
         response: pb.TopicsResponse = await self._ask("Topics", pb.TopicsRequest(), within_s)
         return set(response.topics)
+
+    async def metrics(self, within_s: float) -> Metrics:
+        """Fetch the sidecar's metrics."""
+        response: pb.MetricsResponse = await self._ask("Metrics", pb.MetricsRequest(), within_s)
+        return metrics_of(response.samples)
 
 
 def _epoch(offset: pb.PartitionOffset) -> int:

@@ -197,6 +197,15 @@ def topics(sidecar: MemorySidecar, request: pb.TopicsRequest) -> pb.TopicsRespon
     return pb.TopicsResponse(topics=sorted(sidecar.topics))
 
 
+def metrics(sidecar: MemorySidecar, request: pb.MetricsRequest) -> pb.MetricsResponse:
+    """Return the number of assigned partitions; a sidecar in memory has no other metrics."""
+    labels = {"group": sidecar.group_id}
+    assigned = pb.MetricsResponse.Sample(
+        name="rota_assigned_partitions", labels=labels, value=len(sidecar.assigned)
+    )
+    return pb.MetricsResponse(samples=[assigned])
+
+
 CALLS: Mapping[str, Callable[[MemorySidecar, Any], Any]] = {
     "Subscribe": subscribe,
     "Assign": assign,
@@ -212,4 +221,5 @@ CALLS: Mapping[str, Callable[[MemorySidecar, Any], Any]] = {
     "EndOffsets": end_offsets,
     "Partitions": partitions,
     "Topics": topics,
+    "Metrics": metrics,
 }

@@ -5,7 +5,7 @@ Created by `process/listeners.py`, on a server whose addresses `listening` binds
 authorized for everything; its socket is therefore private, and its port on loopback.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -22,6 +22,7 @@ from rota_sidecar.application.calls import Calls
 from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
 from rota_sidecar.application.port import AttachedAlready, Deliveries
 from rota_sidecar.application.refusals import Refusal, failed_precondition
+from rota_sidecar.application.translating import Sample, metrics_to
 from rota_sidecar.application.validation_interceptor import ApplicationInterceptor
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 
@@ -45,13 +46,18 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Frames = AsyncIterator[Message | UndecodableRequest]
 # Writes an event to the event log: its name and its message.
 LogEvent = Callable[[str, str], None]
+Samples = Callable[[], Iterable[Sample]]
 
 
 class ConsumerService(pb_grpc.ConsumerServicer):
     """Implements the Consumer service. Invariant: at most one application is attached."""
 
-    def __init__(self, deliveries: Deliveries, slicer: BatchSlicer, log_event: LogEvent) -> None:
+    def __init__(
+        self, deliveries: Deliveries, slicer: BatchSlicer, log_event: LogEvent, samples: Samples
+    ) -> None:
+        """`samples` returns the present values of the sidecar's metrics."""
         self._deliveries = deliveries
+        self._samples = samples
         self._slicer = slicer
         self._log_event = log_event
         self._calls = Calls(deliveries)
@@ -158,6 +164,10 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     @override
     async def Topics(self, request: pb.TopicsRequest, context: Context) -> pb.TopicsResponse:
         return await self._calls.topics(within_s(context))
+
+    @override
+    async def Metrics(self, request: pb.MetricsRequest, context: Context) -> pb.MetricsResponse:
+        return metrics_to(self._samples())
 
     # --------------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member.partitions import Partition, Tenure
 
 Error: TypeAlias = coordinator_pb2.ErrorCode.ValueType
+# Name, labels and value of a metric.
+Sample: TypeAlias = tuple[str, Mapping[str, str], float]
 NONE = coordinator_pb2.NONE
 NO_OFFSET = -1
 
@@ -253,4 +255,14 @@ def offset_to(
         offset=NO_OFFSET if offset is None else offset,
         error_code=missing if offset is None else NONE,
         timestamp_ms=timestamp_ms,
+    )
+
+
+def metrics_to(samples: Iterable[Sample]) -> pb.MetricsResponse:
+    """Convert samples of metrics."""
+    return pb.MetricsResponse(
+        samples=[
+            pb.MetricsResponse.Sample(name=name, labels=labels, value=value)
+            for name, labels, value in samples
+        ]
     )

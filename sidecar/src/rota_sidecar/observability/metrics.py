@@ -70,6 +70,12 @@ class Metrics(Collector):
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
+    def samples(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
+        """Return name, labels and value of all metrics."""
+        for metric in self.collect():
+            for sample in metric.samples:
+                yield sample.name, sample.labels, sample.value
+
     @override
     def collect(self) -> Iterator[Metric]:
         statuses = dict(self._statuses())

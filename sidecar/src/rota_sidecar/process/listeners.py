@@ -15,6 +15,8 @@ from rota_sidecar.engines.batch_slicing import BatchSlicer
 if TYPE_CHECKING:
     import grpc.aio
 
+    from rota_sidecar.application.service import Samples
+
 # For calls that are in progress when the sidecar ends.
 GRACE_S = 1
 
@@ -30,8 +32,11 @@ class Listeners:
         self._page: HttpServer | None = None
         self._drains: HttpServer | None = None
 
-    async def open(self, paths: Paths, drain: Paths, slicer: BatchSlicer) -> None:
-        """Open the configured listeners; `drain` is served on the drain socket alone. Raises BindError."""
+    async def open(self, paths: Paths, drain: Paths, slicer: BatchSlicer, samples: "Samples") -> None:
+        """
+        Open the configured listeners; `drain` is served on the drain socket alone, `samples` returns the values of the metrics.
+        Raises BindError.
+        """
         listeners = self._config.listeners
         if listeners.drain_socket is not None:
             self._drains = HttpServer(drain, "--drain-socket", checks_host=True)
@@ -41,7 +46,7 @@ class Listeners:
             address = await self._page.start(listeners.http)
             self._event_log.info("http", f"http on {address}")
         if not self._config.http_delivery.url and (listeners.application or listeners.application_socket):
-            await self._open_to_application(slicer)
+            await self._open_to_application(slicer, samples)
 
     async def close(self) -> None:
         """Close all listeners; calls in progress end within GRACE_S."""
@@ -51,12 +56,12 @@ class Listeners:
             if page is not None:
                 await page.stop()
 
-    async def _open_to_application(self, slicer: BatchSlicer) -> None:
+    async def _open_to_application(self, slicer: BatchSlicer, samples: "Samples") -> None:
         from rota_sidecar.application import listening
         from rota_sidecar.application.service import ConsumerService, make_server
 
         listeners = self._config.listeners
-        server = make_server(ConsumerService(self._driver, slicer, self._event_log.info))
+        server = make_server(ConsumerService(self._driver, slicer, self._event_log.info, samples))
         addresses: list[str] = []
         if listeners.application:
             insecure = self._config.security.is_insecure

@@ -160,7 +160,8 @@ class Sidecar:
     async def run(self) -> str:
         """Run until the member has ended; return why it failed, or an empty string."""
         self._draining.leave = self._end
-        await self._listeners.open(self._paths(), {PATH: Path(self._drain, "POST")}, self._slicer)
+        drain = {PATH: Path(self._drain, "POST")}
+        await self._listeners.open(self._paths(), drain, self._slicer, lambda: self._collector().samples())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end_by_signal, number.name)
         try:
@@ -263,13 +264,18 @@ class Sidecar:
         return "" if self._cluster_id is None else self._cluster_id.found
 
     async def _scrape(self, _query: str) -> Page:
-        from rota_sidecar.observability.metrics import CONTENT_TYPE, GroupOfMetrics, Metrics
+        from rota_sidecar.observability.metrics import CONTENT_TYPE
+
+        return Page(HTTPStatus.OK, self._collector().page(), CONTENT_TYPE)
+
+    def _collector(self) -> "Metrics":
+        from rota_sidecar.observability.metrics import GroupOfMetrics, Metrics
 
         if self._metrics is None:
             granularity = self._config.listeners.metrics_granularity
             of_group = GroupOfMetrics(self._config.member.group_id, granularity)
             self._metrics = Metrics(of_group, self._counters, self._statuses, wiring.wall_s)
-        return Page(HTTPStatus.OK, self._metrics.page(), CONTENT_TYPE)
+        return self._metrics
 
     def _statuses(self) -> Iterable[tuple[Partition, PartitionStatus]]:
         return partition_statuses(

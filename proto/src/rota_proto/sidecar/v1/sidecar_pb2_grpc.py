@@ -119,6 +119,11 @@ class ConsumerStub:
                 request_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsRequest.SerializeToString,
                 response_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsResponse.FromString,
                 _registered_method=True)
+        self.Metrics = channel.unary_unary(
+                '/rota.sidecar.v1.Consumer/Metrics',
+                request_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.MetricsRequest.SerializeToString,
+                response_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.MetricsResponse.FromString,
+                _registered_method=True)
 
 
 class ConsumerServicer:
@@ -232,6 +237,13 @@ class ConsumerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Metrics(self, request, context):
+        """The metrics of the sidecar, as its page /metrics has them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConsumerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -319,6 +331,11 @@ def add_ConsumerServicer_to_server(servicer, server):
                     servicer.Topics,
                     request_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsRequest.FromString,
                     response_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsResponse.SerializeToString,
+            ),
+            'Metrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.Metrics,
+                    request_deserializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.MetricsRequest.FromString,
+                    response_serializer=rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.MetricsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -780,6 +797,33 @@ class Consumer:
             '/rota.sidecar.v1.Consumer/Topics',
             rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsRequest.SerializeToString,
             rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.TopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Metrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.sidecar.v1.Consumer/Metrics',
+            rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.MetricsRequest.SerializeToString,
+            rota__proto_dot_sidecar_dot_v1_dot_sidecar__pb2.MetricsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -60,6 +60,8 @@ class ConsumerStub:
     Partitions: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.PartitionsRequest, _sidecar_pb2.PartitionsResponse]
     Topics: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.TopicsRequest, _sidecar_pb2.TopicsResponse]
     """The topics that the sidecar may describe, without internal ones."""
+    Metrics: _grpc.UnaryUnaryMultiCallable[_sidecar_pb2.MetricsRequest, _sidecar_pb2.MetricsResponse]
+    """The metrics of the sidecar, as its page /metrics has them."""
 
 @_typing.type_check_only
 class ConsumerAsyncStub(ConsumerStub):
@@ -89,6 +91,8 @@ class ConsumerAsyncStub(ConsumerStub):
     Partitions: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.PartitionsRequest, _sidecar_pb2.PartitionsResponse]  # type: ignore[assignment]
     Topics: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.TopicsRequest, _sidecar_pb2.TopicsResponse]  # type: ignore[assignment]
     """The topics that the sidecar may describe, without internal ones."""
+    Metrics: _aio.UnaryUnaryMultiCallable[_sidecar_pb2.MetricsRequest, _sidecar_pb2.MetricsResponse]  # type: ignore[assignment]
+    """The metrics of the sidecar, as its page /metrics has them."""
 
 class ConsumerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -217,5 +221,13 @@ class ConsumerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sidecar_pb2.TopicsResponse, _abc.Awaitable[_sidecar_pb2.TopicsResponse]]:
         """The topics that the sidecar may describe, without internal ones."""
+
+    @_abc_1.abstractmethod
+    def Metrics(
+        self,
+        request: _sidecar_pb2.MetricsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sidecar_pb2.MetricsResponse, _abc.Awaitable[_sidecar_pb2.MetricsResponse]]:
+        """The metrics of the sidecar, as its page /metrics has them."""
 
 def add_ConsumerServicer_to_server(servicer: ConsumerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

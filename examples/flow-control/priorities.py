@@ -5,6 +5,7 @@ Reads topics by priority: a topic's records are returned when those before it in
 
 An urgent record waits for the records of one poll at most: `max_poll_records` bounds its delay. A topic of low priority gets nothing
 while the others keep the consumer busy; where it must go on, give it a consumer of its own, in the same process or in another.
+Handlers need no such class: the sidecar's setting `priorities` orders what it dispatches to them.
 """
 
 import signal

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -15,6 +16,7 @@ from rota.connection import background
 from rota.testing import Group
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from tests.sdk.faulty_log import TOPIC, FaultyLog, faulty_log
+from tests.support.coordinator import serving
 from tests.support.tree import REPO
 
 WAIT_S = 60.0
@@ -253,6 +255,36 @@ def test_a_full_buffer_raises_as_that_of_librdkafka(log: tuple[FaultyLog, str]) 
 
         with pytest.raises(BufferError, match="buffer_memory"):
             produce_much()
+
+
+@pytest.mark.process
+def test_offsets_in_a_transaction_count_with_its_messages_or_not_at_all(tmp_path: Path) -> None:
+    with serving(tmp_path) as coordinator:
+        server = f"rota://{coordinator.address}"
+        rota.create_topics(server, {"orders": 1, "copies": 1})
+        with confluent.Producer({"bootstrap.servers": server}) as producer:
+            producer.produce("orders", "order", partition=0)
+        settings = {"bootstrap.servers": server, "group.id": "copiers", "enable.auto.commit": False}
+        with (
+            confluent.Producer({"bootstrap.servers": server, "transactional.id": "copier"}) as producer,
+            confluent.Consumer(settings) as consumer,
+        ):
+            consumer.subscribe(["orders"])
+            message = next_message(consumer)
+            ends = [TopicPartition(message.topic(), message.partition(), message.offset() + 1)]
+            producer.init_transactions(WAIT_S)
+            for is_kept in (False, True):
+                producer.begin_transaction()
+                producer.produce("copies", f"{message.value().decode()} {is_kept}")
+                producer.send_offsets_to_transaction(ends, consumer.consumer_group_metadata())
+                if is_kept:
+                    producer.commit_transaction(WAIT_S)
+                else:
+                    producer.abort_transaction(WAIT_S)
+                    assert [each.offset for each in consumer.committed([P0])] == [OFFSET_INVALID]
+            assert [each.offset for each in consumer.committed([P0])] == [1]
+        with rota.LogReader(server, read_committed=True) as reader:
+            assert [value for batch in reader.read("copies", 0) for value in batch.values] == [b"order True"]
 
 
 def methods(kind: type) -> set[str]:

@@ -209,7 +209,7 @@ def test_a_codec_of_a_later_version_is_refused_with_the_codecs_that_there_are(
         refused = await talk.send(topic, later)
         assert refused.error_code == codes.UNSUPPORTED_COMPRESSION_TYPE
         assert refused.error_message == (
-            "unknown codec 7, expected 0 (none) or 1 (gzip); set compression_type of the producer to one of them, or upgrade "
+            "unknown codec 7, expected 0 (none) or 1 (gzip) or 4 (zstd); set compression_type of the producer to one of them, or upgrade "
             "the coordinator"
         )
 

@@ -29,7 +29,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ROTA,
             {"compression_type": "lz4"},
-            "compression_type is 'lz4', but bootstrap_servers is Rota's log, which has none, gzip: use one of them",
+            "compression_type is 'lz4', but bootstrap_servers is Rota's log, which has none, gzip, zstd: use one of them",
         ),
         (ROTA, {"reconnect_backoff_ms": 50}, "reconnect_backoff_ms is for Kafka"),
         (ROTA, {"connections_max_idle_ms": 1}, "connections_max_idle_ms is for Kafka"),

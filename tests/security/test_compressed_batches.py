@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,15 @@ from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.rpc.validate_log import validate
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.columns import MalformedPayload, unpack
-from rota_proto.log.compression import GZIP, PayloadTooLarge, compress, decompress, decompressed_size
+from rota_proto.log.compression import (
+    CODECS,
+    GZIP,
+    ZSTD,
+    PayloadTooLarge,
+    compress,
+    decompress,
+    decompressed_size,
+)
 from rota_proto.log.v1 import log_pb2 as pb
 from tests.log.engine import TOPIC, Engine, batch
 
@@ -31,6 +40,19 @@ def gzipped(columns: bytes = b"", damage: Damage = bytes, claim: int | None = No
     sent = batch(records=40)
     sent.codec, sent.payload = GZIP, gzip(columns or sent.payload, damage, claim)
     return sent
+
+
+def zstd(columns: bytes, damage: Damage = bytes, *, states_size: bool = True) -> pb.RecordBatch:
+    """A batch of 40 records with these columns as zstd, damaged."""
+    sent = batch(records=40)
+    compressor = zstandard.ZstdCompressor(write_content_size=states_size)
+    sent.codec, sent.payload = ZSTD, damage(compressor.compress(columns))
+    return sent
+
+
+def claiming(size: int) -> Damage:
+    """State another size in the header of a frame whose size has four bytes."""
+    return lambda data: data[:5] + size.to_bytes(4, "little") + data[9:]
 
 
 def scrambled(data: bytes) -> bytes:
@@ -63,6 +85,21 @@ CORRUPT, TOO_LARGE = codes.CORRUPT_MESSAGE, codes.MESSAGE_TOO_LARGE
         (gzipped(bytes(MIB + 1)), TOO_LARGE, "has 1,048,577 bytes decompressed"),
         (gzipped(b"garbage"), CORRUPT, "columns of an unknown kind"),
         (gzipped(b"\x04=" + bytes(9)), CORRUPT, "1 bytes behind its last column"),
+        (zstd(b"x", lambda data: b""), CORRUPT, "the payload is not zstd: it begins with nothing"),
+        (zstd(b"x", lambda data: b"garbage"), CORRUPT, "the payload is not zstd: it begins with 67617262"),
+        (zstd(b"x", lambda data: data[:4]), CORRUPT, "damaged zstd data: "),
+        (
+            zstd(bytes(100_000), claiming(2**32 - 1)),
+            TOO_LARGE,
+            "has 4,294,967,295 bytes decompressed, at most 1,048,576",
+        ),
+        (zstd(bytes(100_000), claiming(90_000)), CORRUPT, "damaged zstd data: "),
+        (zstd(bytes(100_000), claiming(110_000)), CORRUPT, "damaged zstd data: "),
+        (zstd(b"x" * 99, states_size=False), CORRUPT, "damaged zstd data: could not determine content size"),
+        (zstd(bytes(range(256)) * 4, lambda data: data[:-2]), CORRUPT, "damaged zstd data: "),
+        (zstd(b"x" * 99, twice), CORRUPT, "damaged zstd data: "),
+        (zstd(bytes(MIB + 1)), TOO_LARGE, "has 1,048,577 bytes decompressed"),
+        (zstd(b"garbage"), CORRUPT, "columns of an unknown kind"),
     ],
 )
 def test_a_compressed_batch_that_no_reader_can_read_is_refused_with_a_message(
@@ -77,14 +114,14 @@ def test_a_compressed_batch_that_no_reader_can_read_is_refused_with_a_message(
     assert engine.rows == []
 
 
-def test_a_batch_is_stored_as_it_was_compressed() -> None:
+@pytest.mark.parametrize("sent", [gzipped(), zstd(batch(records=40).payload)], ids=["gzip", "zstd"])
+def test_a_batch_is_stored_as_it_was_compressed(sent: pb.RecordBatch) -> None:
     engine = Engine()
     engine.create()
-    sent = gzipped()
     reply = engine.send(sent)
     assert (reply.error_code, reply.error_message, reply.base_offset) == (codes.NONE, "", 0)
     (row,) = engine.rows
-    assert (row.codec, row.payload, row.header.count) == (GZIP, sent.payload, 40)
+    assert (row.codec, row.payload, row.header.count) == (sent.codec, sent.payload, 40)
     assert engine.partition().end == 40
 
 
@@ -113,31 +150,33 @@ def test_batches_of_a_request_have_no_more_bytes_than_a_request_without_compress
 
 
 def test_a_bomb_takes_no_memory_to_refuse() -> None:
-    large = zlib.compress(bytes(64 * MIB), wbits=31)
-    lying = large[:-4] + (1000).to_bytes(4, "little")
-    for payload, kind, limit in (
-        (large, PayloadTooLarge, len(large)),
-        (lying, MalformedPayload, 3 * len(lying)),
+    large, also = gzip(bytes(64 * MIB)), zstd(bytes(64 * MIB)).payload
+    lying, also_lying = large[:-4] + (1000).to_bytes(4, "little"), claiming(1000)(also)
+    for codec, payload, kind, limit in (
+        (GZIP, large, PayloadTooLarge, len(large)),
+        (GZIP, lying, MalformedPayload, 3 * len(lying)),
+        (ZSTD, also, PayloadTooLarge, len(large)),
+        (ZSTD, also_lying, MalformedPayload, 3 * len(lying)),
     ):
         tracemalloc.start()
         try:
             with pytest.raises(kind):
-                decompress(GZIP, payload, MIB)
+                decompress(codec, payload, MIB)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
         assert peak < limit
 
 
-@given(st.binary(max_size=3000), st.integers(0, 200), st.integers(0, 4000))
+@given(st.sampled_from(CODECS), st.binary(max_size=3000), st.integers(0, 200), st.integers(0, 4000))
 def test_decompressed_columns_are_those_that_were_compressed_within_the_limit(
-    columns: bytes, repeated: int, limit: int
+    asked: int, columns: bytes, repeated: int, limit: int
 ) -> None:
     columns += bytes(repeated)
-    codec, payload = compress(GZIP, columns)
+    codec, payload = compress(asked, columns)
     assert len(payload) <= len(columns)
     assert decompressed_size(codec, payload) == len(columns)
-    if codec == GZIP and len(columns) > limit:
+    if codec == asked and len(columns) > limit:
         with pytest.raises(PayloadTooLarge):
             decompress(codec, payload, limit)
     else:
@@ -145,12 +184,16 @@ def test_decompressed_columns_are_those_that_were_compressed_within_the_limit(
 
 
 @given(
+    st.sampled_from([gzip, lambda columns, damage, _: zstd(columns, damage).payload]),
     st.binary(min_size=1, max_size=300),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4),
     st.integers(0, 2**32 - 1) | st.integers(0, 400) | st.none(),
 )
-def test_damaged_gzip_is_refused_or_has_the_size_that_it_states(
-    columns: bytes, changes: list[tuple[int, int]], claim: int | None
+def test_what_is_damaged_is_refused_or_has_the_size_that_it_states(
+    compressed: Callable[[bytes, Damage, int | None], bytes],
+    columns: bytes,
+    changes: list[tuple[int, int]],
+    claim: int | None,
 ) -> None:
     def damage(data: bytes) -> bytes:
         damaged = bytearray(data)
@@ -158,12 +201,12 @@ def test_damaged_gzip_is_refused_or_has_the_size_that_it_states(
             damaged[at % len(damaged)] = byte
         return bytes(damaged)
 
-    payload = gzip(columns, damage, claim)
+    payload, codec = compressed(columns, damage, claim), GZIP if compressed is gzip else ZSTD
     try:
-        found = decompress(GZIP, payload, MIB)
+        found = decompress(codec, payload, MIB)
     except MalformedPayload:
         return
-    assert len(found) == decompressed_size(GZIP, payload) <= MIB
+    assert len(found) == decompressed_size(codec, payload) <= MIB
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 100), max_size=3))

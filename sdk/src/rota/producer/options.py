@@ -86,7 +86,7 @@ class Options:
     acks: Acks = "all"
     # Write no record twice, and none out of order. None: as far as `acks` allows.
     enable_idempotence: bool | None = None
-    # Codec of batches; None: 'none'. Rota's log has 'none' and 'gzip', Kafka all of them.
+    # Codec of batches; None: 'none'. Rota's log has 'none', 'gzip' and 'zstd', Kafka all of them.
     compression_type: Compression | None = None
     # A batch is sent once it is this large or `linger_ms` old.
     batch_size: int = 256 * KIB

@@ -148,6 +148,20 @@ def test_a_seek_knows_both_ends_and_positions_follow(group: Group) -> None:
         assert [each.offset for each in consumer.offsets_for_times([early])] == [0]
 
 
+def test_topics_are_listed_with_their_partitions(group: Group) -> None:
+    group.create_topic("payments", 1)
+    with consuming(group) as consumer:
+        found = consumer.list_topics(timeout=WAIT_S).topics
+        assert {name: list(each.partitions) for name, each in found.items()} == {
+            "orders": [0, 1],
+            "payments": [0],
+        }
+        (orders,) = consumer.list_topics("orders").topics.values()
+        assert (orders.topic, orders.error, orders.partitions[1].id) == ("orders", None, 1)
+        (missing,) = consumer.list_topics("nothing").topics.values()
+        assert isinstance(missing.error, errors.UnknownTopicOrPartition)
+
+
 def test_paused_partitions_are_silent(group: Group) -> None:
     with consuming(group) as consumer:
         consumer.subscribe(["orders"])

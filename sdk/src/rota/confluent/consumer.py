@@ -12,7 +12,10 @@ from rota.confluent.messages import (
     OFFSET_BEGINNING,
     OFFSET_END,
     OFFSET_INVALID,
+    ClusterMetadata,
     Message,
+    PartitionMetadata,
+    TopicMetadata,
     TopicPartition,
     milliseconds,
     offsets_in,
@@ -202,6 +205,12 @@ class Consumer:
             for partition, offset in found.items()
         ]
 
+    def list_topics(self, topic: str | None = None, timeout: float | None = None) -> ClusterMetadata:
+        """Return the partitions of a topic, or of all topics, one lookup for each; the timeout is for the list of all."""
+        names = [topic] if topic is not None else sorted(self._consumer.topics(_limit(timeout)))
+        found = {name: self._consumer.partitions_for_topic(name) for name in names}
+        return ClusterMetadata({name: _topic(name, partitions) for name, partitions in found.items()})
+
     # Flow control and group
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
@@ -267,6 +276,12 @@ class _Callbacks(RebalanceListener):
     def _call(self, callback: OnRebalance | None, partitions: Partitions) -> None:
         if callback is not None:
             callback(self._consumer, [TopicPartition(*each, OFFSET_INVALID) for each in partitions])
+
+
+def _topic(name: str, partitions: set[int] | None) -> TopicMetadata:
+    if partitions is None:
+        return TopicMetadata(name, {}, errors.UnknownTopicOrPartition(name))
+    return TopicMetadata(name, {number: PartitionMetadata(number) for number in sorted(partitions)})
 
 
 def _limit(timeout: float | None) -> float | None:

@@ -35,6 +35,29 @@ class TopicPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """A partition of a topic."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic with its partitions by number. `error` is None, or says that the topic does not exist."""
+
+    topic: str
+    partitions: Mapping[int, PartitionMetadata]
+    error: errors.RotaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """Topics by name."""
+
+    topics: Mapping[str, TopicMetadata]
+
+
+@dataclass(frozen=True, slots=True)
 class _Content:
     """Fields of a message. Invariant: offset and timestamp are -1 where they are unknown."""
 

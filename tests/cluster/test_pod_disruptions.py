@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 MIXED, MIXED_S = "pods-mixed", 1_800
-# Of all records of half an hour in which pods and nodes are killed.
+# Of all records of half an hour in which pods and nodes are killed, and sidecars commit what is done at once.
 REPEATED_MAX = 0.001
 
 # As docs/guide/pods.md promises them on a machine that does nothing else: how long a partition has no owner after an end in good
@@ -112,17 +112,19 @@ def disrupted(rota_cluster: Cluster, engines: Engines, request: pytest.FixtureRe
     seed = int(os.environ.get("ROTA_SEED", "1"))
     first, second = KINDS[seed % len(KINDS)]
     # A busy machine takes longer: a soak has it for itself.
-    in_soak = bool(request.config.getoption("--soak"))
+    suite = request.config.getoption("--soak")
+    in_soak, is_mixed = bool(suite), suite == MIXED
     rota_clean_ms = ROTA_CLEAN_MS if in_soak and not first.is_static else None
     kafka_clean_ms = KAFKA_CLEAN_MS if in_soak and not second.is_static else None
     crash_ms = CRASH_MS if in_soak else None
-    rota = partial(Setting, engine=engines.rota, servers=engines.rota_servers)
+    rota = partial(Setting, engine=engines.rota, servers=engines.rota_servers, commits_at_once=is_mixed)
     settings = (
         rota(
             namespace="disrupted-rota", kind=first.kind, is_static=first.is_static, clean_ms=rota_clean_ms, crash_ms=crash_ms
         ),
         Setting(
-            "disrupted-kafka", second.kind, engines.kafka, engines.kafka_servers, kafka_clean_ms, crash_ms, second.is_static
+            "disrupted-kafka", second.kind, engines.kafka, engines.kafka_servers, kafka_clean_ms, crash_ms, second.is_static,
+            commits_at_once=is_mixed,
         ),
         rota(namespace="disrupted-flight", kind="Deployment", replicas=1, work_ms=FLIGHT_MS, ordering="unordered"),
     )  # fmt: skip

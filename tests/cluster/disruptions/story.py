@@ -58,6 +58,8 @@ class Setting(NamedTuple):
     # Of the application's work on a record, and of the sidecar's dispatch.
     work_ms: int = 20
     ordering: str = "partition"
+    # False: in an interval, and a crash repeats what was done within it.
+    commits_at_once: bool = False
     name: str = "orders"
     # False: the pods have no sidecar.
     is_adopted: bool = True

@@ -85,7 +85,9 @@ def group(setting: Setting) -> Manifest:
                 "static": setting.is_static,
             },
             "delivery": {"ordering": setting.ordering},
-            "offsets": {"commit": {"intervalSeconds": COMMIT_S}},
+            "offsets": {
+                "commit": {"mode": "sync"} if setting.commits_at_once else {"intervalSeconds": COMMIT_S}
+            },
             "podDisruptionBudget": {"maxUnavailable": 1},
         },
     }

@@ -31,10 +31,15 @@ rota.run(work, group_id={group!r}, bootstrap_servers={servers!r}, dead_letter_to
 """
 
 
+def time_of(number: int) -> int:
+    """Timestamp of a record in ms; librdkafka takes 0 for none."""
+    return 1_000 * (number + 1)
+
+
 def fail_all(rota_command: Rota, topic: str, records: int, folder: Path) -> str:
     """
     Produce so many records, each with a key and a header, and have a handler reject each of them; return the dead-letter topic.
-    The records are `0`, `1`, and so on, and their timestamps are that many seconds.
+    The records are `0`, `1`, and so on; see `time_of` for their timestamps.
     """
     servers, dead_letter_topic = rota_command.servers, f"{topic}-dlq"
     # The records have timestamps of 1970.
@@ -43,7 +48,7 @@ def fail_all(rota_command: Rota, topic: str, records: int, folder: Path) -> str:
     with Producer(servers.removeprefix("kafka://")) as producer:
         for number in range(records):
             text = b"%d" % number
-            producer.send(topic, text, text, timestamp_ms=1_000 * number, headers=[("number", text)])
+            producer.send(topic, text, text, timestamp_ms=time_of(number), headers=[("number", text)])
     program = HANDLER.format(
         topic=topic,
         group=f"{topic}-group",
@@ -103,7 +108,7 @@ def check_replay(rota_command: Rota, topic: str, folder: Path) -> None:
     records = [json.loads(line) for line in shown]
     for record in records:
         assert record["key"] == record["value"]
-        assert record["timestamp_ms"] == 1_000 * int(record["value"])
+        assert record["timestamp_ms"] == time_of(int(record["value"]))
         assert record["headers"] == [{"name": "number", "value": record["value"]}]
     # The record and its replay are in the same partition.
     assert len({(record["partition"], record["value"]) for record in records}) == 5
@@ -222,12 +227,12 @@ def check_list(rota_command: Rota, topic: str, folder: Path) -> None:
     for number, row in enumerate(listed()):
         assert (row["origin_topic"], row["group"], row["deliveries"]) == (topic, f"{topic}-group", 1)
         assert (row["state"], row["remark"]) == ("pending", None)
-        assert (row["reason"], row["timestamp_ms"]) == (f"no price in {number}", 1_000 * number)
+        assert (row["reason"], row["timestamp_ms"]) == (f"no price in {number}", time_of(number))
     assert [row["reason"] for row in listed("--reason", "in 3")] == ["no price in 3"]
     assert len(listed("--topic", topic, "--group", f"{topic}-group")) == 5
     assert listed("--topic", dead_letter_topic) == listed("--group", "other") == []
-    since = listed("--since", "1970-01-01T00:00:01Z", "--until", "1970-01-01T00:00:03Z")
-    assert [row["timestamp_ms"] for row in since] == [1_000, 2_000]
+    since = listed("--since", "1970-01-01T00:00:02Z", "--until", "1970-01-01T00:00:04Z")
+    assert [row["timestamp_ms"] for row in since] == [2_000, 3_000]
     heading, *lines = rota_command("dead-letters", "list", dead_letter_topic).lines
     assert heading.split() == [
         *("PARTITION", "OFFSET", "TIME", "ORIGIN", "GROUP", "DELIVERIES", "STATE", "REASON", "REMARK")

@@ -33,7 +33,8 @@ UNDOCUMENTED = {
 
 
 def fields_of(message: Descriptor) -> set[str]:
-    nested = (fields_of(each) for each in message.nested_types)
+    # A map is one field, and its entries are a message.
+    nested = (fields_of(each) for each in message.nested_types if not each.GetOptions().map_entry)
     return {field.name for field in message.fields}.union(*nested)
 
 

@@ -6,7 +6,7 @@ Apache's kind comes in no package, so a definition of its name that takes any fi
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,11 +116,20 @@ def has_status(shop: Shop, name: str, **wanted: object) -> bool:
     return {field: found.get(field) for field in wanted} == wanted
 
 
-def is_placed(shop: Shop, name: str, *applications: str) -> bool:
-    """Return whether each application is a member with a partition."""
+def members(shop: Shop, name: str) -> dict[str, str]:
+    """Return the ids of members with partitions, by the application of their driver."""
     found = status(shop, name).get("placements") or ()
-    placed = {each.get("application") for each in found if each["partitions"] and each.get("memberId")}
-    return placed == set(applications)
+    return {
+        each.get("application", ""): each["memberId"]
+        for each in found
+        if each["partitions"] and each.get("memberId")
+    }
+
+
+def is_placed(shop: Shop, name: str, *applications: str, without: Collection[str] = ()) -> bool:
+    """Return whether exactly these applications are members, and none of them by a former driver's id."""
+    found = members(shop, name)
+    return found.keys() == {*applications} and not {*found.values()} & {*without}
 
 
 def test_a_group_has_its_applications_scaled_and_replaced_one_drained_after_the_other(
@@ -154,7 +163,7 @@ def test_a_group_has_its_applications_scaled_and_replaced_one_drained_after_the_
     until("all are members", partial(is_placed, shop, "orders", *names))
 
     # Fewer are needed: the last one is drained, then deleted.
-    first = uids(spark)
+    first, former = uids(spark), members(shop, "orders").values()
     apply_group(shop, "orders", KUBEFLOW, per=2)
     until("the last one is deleted", lambda: sorted(uids(spark)) == names[:2])
     assert spark.drained(first["orders-2"])
@@ -176,7 +185,10 @@ def test_a_group_has_its_applications_scaled_and_replaced_one_drained_after_the_
     spark.end_others([uids(spark)["orders-0"]])
     spark.run("orders-1")
     until("all run", partial(has_status, shop, "orders", replicas=2, readyReplicas=2))
-    until("both are members, whom the operator can drain", partial(is_placed, shop, "orders", *names[:2]))
+    until(
+        "both are members, whom the operator can drain",
+        partial(is_placed, shop, "orders", *names[:2], without=former),
+    )
     arguments = [each["spec"]["arguments"] for each in spark.applications().values()]
     assert arguments == [["--table", "changed"]] * 2
 

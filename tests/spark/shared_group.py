@@ -1,5 +1,8 @@
 """A group of Spark applications and plain consumers on Rota or on Kafka, whose members and coordinator a test kills."""
 
+import os
+import random
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -220,3 +223,15 @@ class SharedGroup:
 
     def _arguments(self, writer: str) -> list[str]:
         return [self.servers.address, self.name, str(self._database_file), writer]
+
+
+def kill_an_executor(spark: Spark, draw: random.Random) -> None:
+    """Kill an executor of the cluster, and wait until another one has its place."""
+    executors = spark.executors
+    killed = draw.choice(executors)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(
+        "the cluster has another executor",
+        lambda: len({*spark.executors} - {killed}) >= len(executors),
+        within_s=120,
+    )

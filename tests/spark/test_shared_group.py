@@ -12,10 +12,10 @@ from typing import assert_never
 import pytest
 
 from tests.spark import outputs
-from tests.spark.shared_group import OnKafka, OnRota, Servers, SharedGroup
+from tests.spark.shared_group import OnKafka, OnRota, Servers, SharedGroup, kill_an_executor
 from tests.support.coordinator import serving
 from tests.support.kafka.fixtures import StartKafka
-from tests.support.processes import Process, wait_for
+from tests.support.processes import Process
 from tests.support.spark import Spark
 
 # Ten seconds for each driver that starts: for the tier `spark` it takes too long.
@@ -66,7 +66,7 @@ class Story:
             case Happening.DRIVER:
                 self._kill_driver()
             case Happening.EXECUTOR:
-                self._kill_executor()
+                kill_an_executor(self._spark, self._draw)
             case Happening.COORDINATOR:
                 self._group.servers.restart()
             case Happening.JOIN:
@@ -83,16 +83,6 @@ class Story:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(within_s=60)
         self._applications |= dict([self._group.application()])
-
-    def _kill_executor(self) -> None:
-        executors = self._spark.executors
-        killed = self._draw.choice(executors)
-        os.kill(killed, signal.SIGKILL)
-        wait_for(
-            "the cluster has another executor",
-            lambda: len({*self._spark.executors} - {killed}) >= len(executors),
-            within_s=120,
-        )
 
 
 def test_each_record_is_processed_once_and_in_order_whoever_is_killed(

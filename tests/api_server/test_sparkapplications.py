@@ -132,6 +132,17 @@ def is_placed(shop: Shop, name: str, *applications: str, without: Collection[str
     return found.keys() == {*applications} and not {*found.values()} & {*without}
 
 
+def check_created(spark: SparkOperator, group_uid: str) -> None:
+    """Check that the applications belong to the group, with a sidecar in the driver's pod and the arguments of the template."""
+    for each in spark.applications().values():
+        [owner] = each["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("ConsumerGroup", group_uid)
+        assert each["metadata"]["labels"]["rota.dev/consumer-group"] == "orders"
+        [sidecar] = each["spec"]["driver"]["template"]["spec"]["initContainers"]
+        assert (sidecar["image"], sidecar["restartPolicy"]) == (SIDECAR_IMAGE, "Always")
+        assert each["spec"]["arguments"] == ["--table", "orders"]
+
+
 def test_a_group_has_its_applications_scaled_and_replaced_one_drained_after_the_other(
     spark_shop: Shop, operator_process: OperatorProcess, tmp_path: Path
 ) -> None:
@@ -145,14 +156,7 @@ def test_a_group_has_its_applications_scaled_and_replaced_one_drained_after_the_
     shop.cluster.kubectl("apply", "--server-side", "--filename", str(SPARK_OPERATOR.first()))
     shop.cluster.wait_served("sparkapplications.sparkoperator.k8s.io")
     until("the applications are created", lambda: sorted(spark.applications()) == names)
-    group_uid = shop.get("consumergroup/orders")["metadata"]["uid"]
-    for each in spark.applications().values():
-        [owner] = each["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["uid"]) == ("ConsumerGroup", group_uid)
-        assert each["metadata"]["labels"]["rota.dev/consumer-group"] == "orders"
-        [sidecar] = each["spec"]["driver"]["template"]["spec"]["initContainers"]
-        assert (sidecar["image"], sidecar["restartPolicy"]) == (SIDECAR_IMAGE, "Always")
-        assert each["spec"]["arguments"] == ["--table", "orders"]
+    check_created(spark, shop.get("consumergroup/orders")["metadata"]["uid"])
 
     # States become the group's status, and drivers its members.
     spark.report("orders-1", "FAILED", "no such image")

@@ -7,21 +7,16 @@ has each member leave long before its session ends; on a busy one a kubelet may 
 
 import json
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-import grpc
 import pytest
 
-from rota_operator.overview.assignment import partitions_of
-from rota_proto.coordinator.v1.admin_pb2 import DescribeGroupsRequest
-from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.support.cluster import Cluster, images
 from tests.support.cluster.consumers import APP, Consumer, make_topics
 from tests.support.cluster.manifests import Manifest, container, deployment
-from tests.support.cluster.rota_manifests import COORDINATOR, SECURITY
-from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
+from tests.support.cluster.rota_manifests import SECURITY
 from tests.support.processes import Process, steady_ms, wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
@@ -125,14 +120,15 @@ def pods_of(cluster: Cluster, name: str) -> Mapping[str, Any]:
     return {each["metadata"]["name"]: each for each in found}
 
 
-def owners_of(channel: grpc.Channel, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
-    """Return the number of partitions of each member by its pod, by group, as the coordinator describes them."""
-    request = DescribeGroupsRequest(group_ids=[f"{NAMESPACE}.{name}" for name in names])
-    groups = AdminStub(channel).DescribeGroups(request, timeout=WITHIN_S).groups
-    return {
-        name: {each.client_id: len(partitions_of(each.assignment)) for each in group.members}
-        for name, group in zip(names, groups, strict=True)
-    }
+def owners_of(cluster: Cluster, name: str) -> Mapping[str, int]:
+    """
+    Return the number of partitions of each pod, as the status of the group has them.
+
+    To the coordinator a successor that has taken a membership over is the pod that joined.
+    """
+    status = cluster.get(f"consumergroup/{name}", namespace=NAMESPACE).get("status") or {}
+    placements = status.get("placements") or ()
+    return {each["podName"]: each["partitions"] for each in placements if each["partitions"]}
 
 
 @pytest.fixture(scope="module")
@@ -168,16 +164,7 @@ def members(rota_cluster: Cluster) -> Iterator[list[Member]]:
 
 
 @pytest.fixture(scope="module")
-def coordinator(rota_cluster: Cluster) -> Iterator[grpc.Channel]:
-    """A channel to the coordinator."""
-    address = "--output=jsonpath={.items[0].status.podIP}"
-    pod = rota_cluster.kubectl("get", "pods", f"--selector=app={COORDINATOR}", f"--namespace={ROTA}", address)
-    with rota_cluster.forward(pod, 7070) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel
-
-
-@pytest.fixture(scope="module")
-def ended(rota_cluster: Cluster, members: list[Member], coordinator: grpc.Channel) -> Mapping[str, Ended]:
+def ended(rota_cluster: Cluster, members: list[Member]) -> Mapping[str, Ended]:
     """All pods are deleted at the same time, while each application works; by name of the group."""
     [ends_first] = [each for each in members if each.name == ENDS_FIRST]
     rota_cluster.signal_container(signal.SIGUSR1, ends_first.pod, APP, namespace=NAMESPACE)
@@ -197,9 +184,10 @@ def ended(rota_cluster: Cluster, members: list[Member], coordinator: grpc.Channe
     gone: dict[str, float] = {}
 
     def all_have_ended() -> bool:
-        owners, now_s = owners_of(coordinator, NAMES), (steady_ms() - began_ms) / 1000
+        now_s = (steady_ms() - began_ms) / 1000
         for each in members:
-            if each.pod not in owners[each.name] and [*owners[each.name].values()] == [PARTITIONS]:
+            owners = owners_of(rota_cluster, each.name)
+            if each.pod not in owners and [*owners.values()] == [PARTITIONS]:
                 taken_over.setdefault(each.name, now_s)
             if each.pod not in pods_of(rota_cluster, each.name):
                 gone.setdefault(each.name, now_s)

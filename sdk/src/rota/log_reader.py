@@ -15,7 +15,7 @@ from rota import errors
 from rota.addresses import address_of, is_rota
 from rota.connection import Connection, Credentials, background
 from rota.records import Headers, Record, TopicPartition
-from rota_proto.log.columns import Columns, MalformedPayload, unpack
+from rota_proto.log.columns import CODEC, Columns, MalformedPayload, unpack
 from rota_proto.log.compression import BYTES_MAX as BATCH_BYTES_MAX
 from rota_proto.log.compression import CODECS, UnknownCodec, decompress, decompressed_size
 from rota_proto.log.v1 import log_pb2 as pb
@@ -280,6 +280,9 @@ async def _made(address: str, *, credentials: Credentials | None, read_committed
 
 def limit_decompressed(response: pb.FetchResponse, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
     """Remove the batches that would exceed the limit when decompressed, except the first one; each is fetched again."""
+    if all(batch.codec == CODEC for part in response.partitions for batch in part.batches):
+        # No message is that large; to look at the size of a payload is to copy it.
+        return
     room = bytes_max
     for part in response.partitions:
         for index, batch in enumerate(part.batches):

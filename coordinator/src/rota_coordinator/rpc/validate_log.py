@@ -2,7 +2,7 @@
 Validation of requests to the log: lengths, counts and number ranges. Independent of the caller; see `validate_group`.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -15,6 +15,7 @@ from rota_coordinator.rpc.validate_group import (
     validate_length,
 )
 from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX
+from rota_proto.log.columns import CODEC
 from rota_proto.log.compression import decompressed_size
 from rota_proto.log.v1 import log_pb2 as pb
 
@@ -101,12 +102,15 @@ def validate_produce(request: pb.ProduceRequest) -> str:
     )
 
 
-def validate_decompressed_size(batches: Iterable[pb.RecordBatch]) -> str:
+def validate_decompressed_size(batches: Sequence[pb.RecordBatch]) -> str:
     """
     Validate the decompressed bytes that the batches of a Produce state.
 
-    A batch that states more than the limit is rejected by itself, and never decompressed.
+    A batch that states more than the limit is rejected by itself, and never decompressed. Without a compressed one the limit of
+    the message holds, and no payload is copied out of it.
     """
+    if all(batch.codec == CODEC for batch in batches):
+        return ""
     sizes = (decompressed_size(batch.codec, batch.payload) for batch in batches)
     size = sum(each for each in sizes if each <= DECOMPRESSED_BYTES_MAX)
     if size <= DECOMPRESSED_BYTES_MAX:

@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager
 
 from confluent_kafka import Producer
 
-from rota_sidecar.engines.kafka.reading import KafkaRecords, ReadOptions
+from rota_sidecar.engines.kafka.python_client.reading import PythonRecords
+from rota_sidecar.engines.kafka.read_options import OnOutage, ReadOptions
+from rota_sidecar.engines.kafka.reading import KafkaRecords
 from rota_sidecar.engines.kafka.settings import KafkaSettings
+from rota_sidecar.engines.records import OnFetchResult, Records
 from tests.sidecar.engines.readers import Reader
 from tests.support.kafka import Kafka
 
@@ -15,11 +18,15 @@ WITHIN_S = 60
 TEST_S = 120
 MANNER = ReadOptions("any-group", read_committed=True, with_keys=False)
 Story = Callable[[Reader], Awaitable[None]]
+Client = Callable[[KafkaSettings, OnFetchResult, OnOutage, ReadOptions], Records]
+CLIENTS: Mapping[str, Client] = {"librdkafka": KafkaRecords, "python": PythonRecords}
 
 
 @asynccontextmanager
-async def reading(settings: KafkaSettings, manner: ReadOptions = MANNER) -> AsyncIterator[Reader]:
-    reader = Reader(lambda on_event, complain: KafkaRecords(settings, on_event, complain, manner))
+async def reading(
+    settings: KafkaSettings, manner: ReadOptions = MANNER, client: Client = KafkaRecords
+) -> AsyncIterator[Reader]:
+    reader = Reader(lambda on_event, complain: client(settings, on_event, complain, manner))
     try:
         yield reader
     finally:
@@ -28,9 +35,10 @@ async def reading(settings: KafkaSettings, manner: ReadOptions = MANNER) -> Asyn
         assert len(asyncio.all_tasks()) == 1, "nothing goes on after the end"
 
 
-def play(kafka: Kafka, story: Story, manner: ReadOptions = MANNER) -> None:
+def play(kafka: Kafka, story: Story, manner: ReadOptions = MANNER, client: Client = KafkaRecords) -> None:
     async def run() -> None:
-        async with asyncio.timeout(TEST_S), reading(KafkaSettings((kafka.bootstrap,)), manner) as reader:
+        settings = KafkaSettings(tuple(kafka.bootstrap.split(",")))
+        async with asyncio.timeout(TEST_S), reading(settings, manner, client) as reader:
             await story(reader)
 
     asyncio.run(run())

@@ -19,8 +19,11 @@ from rota_operator.engines.port import Unavailable
 from rota_operator.overview.assignment import Partition
 from rota_operator.spec.validation import parse_spec
 from rota_proto.fleet.v1 import fleet_pb2 as pb
+from tests.kafka.oauth_logins import broker, security
+from tests.support.certificates import Authority
 from tests.support.coordinator import serving
 from tests.support.kafka import Kafka, running
+from tests.support.kafka.oauth import CLIENT_ID, CLIENT_SECRET, Answer, endpoint
 from tests.support.kafka.security import ScramTls
 from tests.support.processes import wait_for
 
@@ -31,6 +34,7 @@ KEY = Key(NAMESPACE, "orders")
 # For hangs.
 WITHIN_S = 60
 RECORDS = 7
+SESSION_S = 3600
 AT_MS = 1_700_000_000_000
 
 
@@ -245,3 +249,29 @@ def test_a_login_over_tls_reads_and_a_refused_one_is_said(tmp_path: Path, unique
             assert groups.kafka_problem(KEY) == ""
 
         play(story)
+
+
+def test_a_login_with_bearer_tokens_reads(tmp_path: Path, unique_name: str) -> None:
+    authority = Authority(tmp_path / "idp")
+    with (
+        broker("oauth-tls", SESSION_S) as kafka,
+        endpoint(lambda: Answer.token("admin"), authority.issue("idp")) as idp,
+    ):
+        topic = topic_with_records(kafka, unique_name)
+        secret = tmp_path / "main"
+        secret.mkdir()
+        ca = security(kafka).ca
+        assert ca is not None
+        (secret / "ca.crt").write_text(ca.read_text())
+        (secret / "token-endpoint-ca.crt").write_text(authority.certificate.read_text())
+        (secret / "client-id").write_text(CLIENT_ID)
+        (secret / "client-secret").write_text(CLIENT_SECRET)
+        fields = f", tls: true, saslMechanism: OAUTHBEARER, scope: kafka, tokenEndpointUrl: '{idp.url}'"
+
+        async def story(groups: GroupWatches, until: Callable[[Callable[[], bool]], Awaitable[None]]) -> None:
+            groups.add(KEY, watched(tmp_path, kafka, topic, fields))
+            await until(lambda: (groups.members(KEY), groups.is_new(KEY)) == (0, True))
+            assert groups.kafka_problem(KEY) == ""
+
+        play(story)
+        assert idp.requests[0].form["scope"] == ["kafka"]

@@ -13,13 +13,19 @@ from rota_sidecar.core.delivery.events import Bounds, FetchError, Read
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 from rota_sidecar.engines.port import Refused
-from tests.kafka.sidecar_reading import WITHIN_S, reading
+from tests.kafka.sidecar_reading import CLIENTS, WITHIN_S, Client, reading
 from tests.support.kafka import Kafka, running
 from tests.support.kafka.security import Guarded
 
 pytestmark = pytest.mark.kafka
 
 ALLOWED = "allowed"
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each client that reads Kafka's records."""
+    return CLIENTS[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +60,15 @@ def login(kafka: Kafka, password_file: Path) -> KafkaSettings:
     )
 
 
-def test_a_login_reads_what_it_may_and_hears_what_it_may_not(guarded: Kafka, tmp_path: Path) -> None:
+def test_a_login_reads_what_it_may_and_hears_what_it_may_not(
+    guarded: Kafka, tmp_path: Path, client: Client
+) -> None:
     assert isinstance(guarded.security, Guarded)
     password = tmp_path / "password"
     password.write_text(guarded.security.password)
 
     async def story() -> None:
-        async with reading(login(guarded, password)) as reader:
+        async with reading(login(guarded, password), client=client) as reader:
             assert (await reader.read(Partition(ALLOWED, 0), 0)).bounds == Bounds(0, 0)
             assert (await reader.failure(Partition("forbidden", 0), 0)).fetch_error is FetchError.DENIED
             with pytest.raises(
@@ -73,14 +81,14 @@ def test_a_login_reads_what_it_may_and_hears_what_it_may_not(guarded: Kafka, tmp
 
 
 def test_a_password_that_is_missing_at_first_is_said_and_taken_when_it_is_there(
-    guarded: Kafka, tmp_path: Path
+    guarded: Kafka, tmp_path: Path, client: Client
 ) -> None:
     password = tmp_path / "password"
     assert isinstance(guarded.security, Guarded)
     known = guarded.security
 
     async def story() -> None:
-        async with reading(login(guarded, password)) as reader:
+        async with reading(login(guarded, password), client=client) as reader:
             waiting = reader.fetch(Partition(ALLOWED, 0), 0)
             assert "of the Kafka password cannot be read" in await reader.outage()
             password.write_text(known.password)
@@ -90,12 +98,12 @@ def test_a_password_that_is_missing_at_first_is_said_and_taken_when_it_is_there(
     asyncio.run(story())
 
 
-def test_a_wrong_password_is_said_and_never_shown(guarded: Kafka, tmp_path: Path) -> None:
+def test_a_wrong_password_is_said_and_never_shown(guarded: Kafka, tmp_path: Path, client: Client) -> None:
     password = tmp_path / "password"
     password.write_text("not-the-password")
 
     async def story() -> None:
-        async with reading(login(guarded, password)) as reader:
+        async with reading(login(guarded, password), client=client) as reader:
             reader.fetch(Partition(ALLOWED, 0), 0)
             outage = await reader.outage()
             assert "no records can be read from Kafka" in outage

@@ -13,7 +13,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_sidecar.engines.kafka.scram import MECHANISMS
+from rota_sidecar.engines.kafka.scram import PASSWORD_MECHANISMS
 from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 from rota_sidecar.engines.kafka.topics import KafkaTopics
 from rota_sidecar.engines.port import Refused, Unreachable
@@ -87,7 +87,7 @@ def refusal(wrong: KafkaSettings, group: str = f"{ALLOWED}group") -> str:
     return first
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 def test_a_user_with_certificate_and_password_joins(guarded: Kafka, mechanism: str) -> None:
     async def join() -> None:
         async with member(settings(guarded, mechanism), f"{ALLOWED}{mechanism}", f"{ALLOWED}topic") as one:
@@ -99,7 +99,7 @@ def test_a_user_with_certificate_and_password_joins(guarded: Kafka, mechanism: s
     run(join())
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 def test_a_wrong_password_is_refused(guarded: Kafka, mechanism: str) -> None:
     right = settings(guarded)
     wrong = replace(right, sasl=Sasl(mechanism, security(guarded).user, "not-the-password"))

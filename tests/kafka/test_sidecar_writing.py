@@ -1,7 +1,7 @@
 """Dead letters are stored in a real Kafka as they were given, or the sidecar reports the reason."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,11 +11,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from rota_proto.log.keys import murmur2
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.kafka.reading import KafkaRecords, ReadOptions
+from rota_sidecar.engines.kafka.python_client.writing import PythonDeadLetterWriter
+from rota_sidecar.engines.kafka.read_options import ReadOptions
+from rota_sidecar.engines.kafka.reading import KafkaRecords
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 from rota_sidecar.engines.port import Refused, Unreachable
-from rota_sidecar.engines.records import DeadLetter
+from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
 from tests.sidecar.engines.readers import Reader, Row
 from tests.support.kafka import Kafka, running
 from tests.support.processes import wait_for
@@ -23,11 +25,19 @@ from tests.support.processes import wait_for
 pytestmark = pytest.mark.kafka
 
 WITHIN_S = 60
+Client = Callable[[KafkaSettings], DeadLetterWriter]
+CLIENTS: Mapping[str, Client] = {"librdkafka": KafkaDeadLetterWriter, "python": PythonDeadLetterWriter}
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each client that writes dead letters to Kafka."""
+    return CLIENTS[request.param]
 
 
 @asynccontextmanager
-async def dead_letter_writer(kafka: Kafka) -> AsyncIterator[KafkaDeadLetterWriter]:
-    dead_letters = KafkaDeadLetterWriter(KafkaSettings((kafka.bootstrap,)))
+async def dead_letter_writer(kafka: Kafka, client: Client) -> AsyncIterator[DeadLetterWriter]:
+    dead_letters = client(KafkaSettings((kafka.bootstrap,)))
     try:
         yield dead_letters
     finally:
@@ -77,7 +87,9 @@ def make(kafka: Kafka, topic: str, partitions: int = 1, config: Mapping[str, str
     )
 
 
-def test_dead_letters_are_stored_in_kafka_as_they_were_given(kafka: Kafka, unique_name: str) -> None:
+def test_dead_letters_are_stored_in_kafka_as_they_were_given(
+    kafka: Kafka, unique_name: str, client: Client
+) -> None:
     make(kafka, unique_name)
     given = [
         dead_letter(unique_name, b"v", b"k", [("a", b"1"), ("n", None), ("a", b"2")], 5),
@@ -87,7 +99,7 @@ def test_dead_letters_are_stored_in_kafka_as_they_were_given(kafka: Kafka, uniqu
     ]
 
     async def write() -> None:
-        async with dead_letter_writer(kafka) as dead_letters:
+        async with dead_letter_writer(kafka, client) as dead_letters:
             await dead_letters.write(given[:3], WITHIN_S)
             await dead_letters.write(given[3:], WITHIN_S)
 
@@ -99,14 +111,14 @@ def test_dead_letters_are_stored_in_kafka_as_they_were_given(kafka: Kafka, uniqu
 
 
 def test_dead_letters_with_a_key_go_to_the_partition_of_kafkas_clients(
-    kafka: Kafka, unique_name: str
+    kafka: Kafka, unique_name: str, client: Client
 ) -> None:
     make(kafka, unique_name, 3)
     keys = [b"%d" % number for number in range(30)]
     homes = [murmur2(key) % 3 for key in keys]
 
     async def write() -> None:
-        async with dead_letter_writer(kafka) as dead_letters:
+        async with dead_letter_writer(kafka, client) as dead_letters:
             await dead_letters.write([dead_letter(unique_name, None, key) for key in keys], WITHIN_S)
 
     asyncio.run(write())
@@ -117,10 +129,12 @@ def test_dead_letters_with_a_key_go_to_the_partition_of_kafkas_clients(
         ]
 
 
-def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(kafka: Kafka, unique_name: str) -> None:
+def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(
+    kafka: Kafka, unique_name: str, client: Client
+) -> None:
     async def write() -> None:
         refused = f"^the dead-letter topic '{unique_name}' does not exist; create it, or name another topic"
-        async with dead_letter_writer(kafka) as dead_letters:
+        async with dead_letter_writer(kafka, client) as dead_letters:
             with pytest.raises(Refused, match=refused):
                 await dead_letters.write([dead_letter(unique_name, b"v")], WITHIN_S)
             make(kafka, unique_name)
@@ -132,12 +146,12 @@ def test_a_topic_that_does_not_exist_is_refused_until_it_is_made(kafka: Kafka, u
 
 
 def test_a_dead_letter_that_the_topic_does_not_take_is_refused_and_the_next_one_written(
-    kafka: Kafka, unique_name: str
+    kafka: Kafka, unique_name: str, client: Client
 ) -> None:
     make(kafka, unique_name, config={"max.message.bytes": "10000"})
 
     async def write() -> None:
-        async with dead_letter_writer(kafka) as dead_letters:
+        async with dead_letter_writer(kafka, client) as dead_letters:
             with pytest.raises(Refused, match=r"Kafka rejected dead letters for .*too large"):
                 await dead_letters.write([dead_letter(unique_name, bytes(20_000))], WITHIN_S)
             await dead_letters.write([dead_letter(unique_name, b"small")], WITHIN_S)
@@ -147,12 +161,12 @@ def test_a_dead_letter_that_the_topic_does_not_take_is_refused_and_the_next_one_
     assert [row.value for row in rows] == [b"small"]
 
 
-def test_a_broker_that_is_away_is_said_in_time_and_written_to_when_it_is_back() -> None:
+def test_a_broker_that_is_away_is_said_in_time_and_written_to_when_it_is_back(client: Client) -> None:
     with running() as kafka:
         make(kafka, "dead")
 
         async def write() -> None:
-            async with dead_letter_writer(kafka) as dead_letters:
+            async with dead_letter_writer(kafka, client) as dead_letters:
                 await dead_letters.write([dead_letter("dead", b"before")], WITHIN_S)
                 await asyncio.to_thread(kafka.broker(1).kill)
                 with pytest.raises(
@@ -168,3 +182,18 @@ def test_a_broker_that_is_away_is_said_in_time_and_written_to_when_it_is_back() 
         asyncio.run(write())
         (rows,) = lying(kafka, "dead", [2])
         assert [row.value for row in rows] == [b"before", b"after"]
+
+
+def test_small_dead_letters_that_are_too_large_together_are_written_by_the_python_client(
+    kafka: Kafka, unique_name: str
+) -> None:
+    make(kafka, unique_name, config={"max.message.bytes": "10000"})
+    values = [b"%d" % number * 3_000 for number in range(8)]
+
+    async def write() -> None:
+        async with dead_letter_writer(kafka, PythonDeadLetterWriter) as dead_letters:
+            await dead_letters.write([dead_letter(unique_name, value, b"k") for value in values], WITHIN_S)
+
+    asyncio.run(write())
+    (rows,) = lying(kafka, unique_name, [len(values)])
+    assert [row.value for row in rows] == values

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from rota_cli.clusters.connection import Connection
+from rota_cli.clusters.connection import Connection, KerberosLogin, SaslLogin
 from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.errors import Failure, NotFound, WrongUsage
+
+OAUTH = {"bootstrap_servers": "k:1", "sasl_mechanism": "OAUTHBEARER"}
+URL, ID = "sasl_oauthbearer_token_endpoint_url", "sasl_oauthbearer_client_id"
 
 
 def access(**given: Any) -> Connection:  # noqa: ANN401  any of the flags
@@ -55,10 +58,51 @@ def test_any_of_the_files_of_tls_means_tls(file: Path) -> None:
         ({"sasl_mechanism": "PLAIN"}, "--sasl-mechanism applies to Kafka only"),
         ({"bootstrap_servers": "k:1", "sasl_username_file": "file"}, "--sasl-mechanism is missing"),
         (
-            {"bootstrap_servers": "k:1", "sasl_mechanism": "GSSAPI"},
-            "--sasl-mechanism GSSAPI: expected one of",
+            {"bootstrap_servers": "k:1", "sasl_mechanism": "DIGEST-MD5"},
+            "--sasl-mechanism DIGEST-MD5: expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI",
+        ),
+        (
+            {"bootstrap_servers": "k:1", "sasl_mechanism": "GSSAPI", "sasl_username_file": "file"},
+            "--sasl-mechanism GSSAPI has no user name and no password",
+        ),
+        (
+            {"bootstrap_servers": "k:1", "sasl_mechanism": "GSSAPI", "sasl_kerberos_principal": "me"},
+            "--sasl-kerberos-keytab is missing",
+        ),
+        ({"bootstrap_servers": "k:1", "sasl_kerberos_keytab": "file"}, "--sasl-mechanism is missing"),
+        (
+            {
+                "bootstrap_servers": "k:1",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username_file": "file",
+                "sasl_password_file": "file",
+                "sasl_kerberos_keytab": "file",
+            },
+            "--sasl-kerberos-... apply to --sasl-mechanism GSSAPI only",
         ),
         ({"bootstrap_servers": "k:1", "sasl_mechanism": "PLAIN"}, "the SASL username is missing"),
+        (OAUTH, "OAUTHBEARER needs --sasl-oauthbearer-token-endpoint-url: a token endpoint, or file:///PATH"),
+        ({**OAUTH, URL: "idp.example"}, "-endpoint-url: the token endpoint idp.example is not a URL"),
+        (
+            {**OAUTH, URL: "http://idp.example"},
+            "the client secret would be sent to idp.example in clear text",
+        ),
+        ({**OAUTH, URL: "https://idp"}, "the client id is missing: pass --sasl-oauthbearer-client-id"),
+        (
+            {**OAUTH, URL: "https://idp", ID: "me"},
+            "the client secret is missing: pass --sasl-oauthbearer-client-secret-file",
+        ),
+        (
+            {**OAUTH, URL: "file:///t", ID: "me"},
+            "is a file: client id, secret and scope are for a token endpoint",
+        ),
+        ({**OAUTH, URL: "file:///t", "sasl_username_file": "file"}, "do not apply to OAUTHBEARER"),
+        ({"bootstrap_servers": "k:1", URL: "file:///t"}, "--sasl-mechanism is missing"),
+        (
+            {"bootstrap_servers": "k:1", "sasl_mechanism": "PLAIN", URL: "file:///t"},
+            "apply to --sasl-mechanism OAUTHBEARER only",
+        ),
+        ({**OAUTH, URL: "file:///t"}, "refusing to send the token to k:1 in plain text"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], says: str, file: Path) -> None:
@@ -77,6 +121,34 @@ def test_a_password_goes_in_the_open_to_this_machine_only(file: Path) -> None:
     assert access(bootstrap_servers="far:9092", insecure=True, **login).login
     scram: dict[str, Any] = {**login, "sasl_mechanism": "SCRAM-SHA-512"}
     assert access(bootstrap_servers="far:9092", **scram).login
+
+
+def test_a_client_secret_comes_from_a_file_or_the_environment(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = {**OAUTH, URL: "https://idp", ID: "me", "tls": True}
+    monkeypatch.delenv("ROTA_SASL_OAUTHBEARER_CLIENT_SECRET", raising=False)
+    of_file = access(**client, sasl_oauthbearer_client_secret_file=file).login
+    assert of_file is not None
+    assert of_file.oauth.client_secret_file == file
+    monkeypatch.setenv("ROTA_SASL_OAUTHBEARER_CLIENT_SECRET", "canary")
+    found = access(**client)
+    assert found.login is not None
+    assert found.login.oauth.client_secret == "canary"
+    assert "canary" not in repr(found)
+
+
+def test_a_kerberos_login_needs_neither_a_password_nor_tls(file: Path) -> None:
+    cached = access(bootstrap_servers="far:9092", sasl_mechanism="GSSAPI").login
+    assert cached == SaslLogin("GSSAPI")
+    kept = access(
+        bootstrap_servers="far:9092",
+        sasl_mechanism="GSSAPI",
+        sasl_kerberos_service_name="kavka",
+        sasl_kerberos_principal="me",
+        sasl_kerberos_keytab=file,
+    ).login
+    assert kept == SaslLogin("GSSAPI", kerberos=KerberosLogin("kavka", "me", file))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Settings that a consumer's own sidecar would refuse are refused by the constructor, in the SDK's messages."""
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.core.assignors.built_in import NAMES
 from rota_sidecar.wiring import kafka_property_problem
+from tests.sdk.consumer import bearer_options, kerberos_options
 
 KAFKA, RECORDS_IN_KAFKA = "kafka:9092", {"bootstrap_servers": "kafka:9092"}
 ROTA = "rota://127.0.0.1:7070"
 CERTIFICATE, KEY, TOKEN = Path("tls.crt"), Path("tls.key"), Path("token")
 LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": "hush"}
+
+
 # By setting: what is given, and what the application is told.
 BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     "group_id": [
@@ -197,8 +201,8 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "sasl_mechanism": [
         (
-            {**LOGIN, **RECORDS_IN_KAFKA, "sasl_mechanism": "GSSAPI"},
-            "sasl_mechanism is 'GSSAPI': use 'PLAIN'",
+            {**LOGIN, **RECORDS_IN_KAFKA, "sasl_mechanism": "DIGEST-MD5"},
+            "sasl_mechanism is 'DIGEST-MD5': use 'PLAIN'",
         ),
         (LOGIN, "sasl_mechanism is for Kafka, but bootstrap_servers is Rota's log"),
     ],
@@ -211,6 +215,8 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
     "sasl_password": [
         ({**RECORDS_IN_KAFKA, **LOGIN, "sasl_password": ""}, "sasl_mechanism is set without sasl_password"),
     ],
+    **bearer_options.BAD,
+    **kerberos_options.BAD,
     "sidecar_flags": [
         ({"sidecar_flags": "--rack=a"}, "sidecar_flags is the string '--rack=a': use a list"),
         ({"sidecar_flags": ["rack=a"]}, "sidecar_flags has 'rack=a': write flags as '--name=value'"),
@@ -248,6 +254,8 @@ GOOD: list[dict[str, Any]] = [
     {"bootstrap_servers": "rota://far.example", "security_protocol": "SSL"},
     {**RECORDS_IN_KAFKA, "security_protocol": "SASL_SSL", **LOGIN},
     {**RECORDS_IN_KAFKA, "security_protocol": "PLAINTEXT"},
+    *bearer_options.GOOD,
+    *kerberos_options.GOOD,
     {**RECORDS_IN_KAFKA, "ssl_cafile": "ca.crt", "ssl_certfile": "tls.crt", "ssl_keyfile": "tls.key"},
     {
         **RECORDS_IN_KAFKA,
@@ -259,7 +267,7 @@ GOOD: list[dict[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ROTA_SIDECAR", "ROTA_SASL_USERNAME", "ROTA_SASL_PASSWORD"):
+    for name in [name for name in os.environ if name == "ROTA_SIDECAR" or name.startswith("ROTA_SASL_")]:
         monkeypatch.delenv(name, raising=False)
 
 

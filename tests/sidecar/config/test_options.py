@@ -16,6 +16,11 @@ KAFKA = "--bootstrap-servers=kafka:9092"
 FAR = "--bootstrap-servers=rota://rota.example:7070"
 SCRAM = "--sasl-mechanism=SCRAM-SHA-256"
 USER = "--sasl-username-file=user"
+OAUTH = "--sasl-mechanism=OAUTHBEARER"
+IDP = "--sasl-oauthbearer-token-endpoint-url=https://idp.example/token"
+TOKEN_URL = "--sasl-oauthbearer-token-endpoint-url=file:///run/token"
+CLIENT = "--sasl-oauthbearer-client-id=orders"
+SECRET_FILE = "--sasl-oauthbearer-client-secret-file=secret"
 
 
 @pytest.mark.parametrize(
@@ -77,6 +82,25 @@ def wrong(*more: str, instead_of: Sequence[str] = ENOUGH) -> str:
         ("--token-file=token",),
         ("--bootstrap-servers=rota://localhost:7070,rota://[::1]:7071", "--token-file=token"),
         (KAFKA, SCRAM, USER, "--sasl-password-file=password"),
+        (KAFKA, OAUTH, TOKEN_URL),
+        (
+            KAFKA,
+            OAUTH,
+            IDP,
+            CLIENT,
+            SECRET_FILE,
+            "--sasl-oauthbearer-scope=a b",
+            "--sasl-oauthbearer-tls-ca=ca",
+        ),
+        (KAFKA, OAUTH, IDP, "--sasl-oauthbearer-client-id-file=id", SECRET_FILE),
+        (KAFKA, OAUTH, IDP.replace("https", "http"), CLIENT, SECRET_FILE, "--insecure"),
+        (KAFKA, "--sasl-mechanism=GSSAPI"),
+        (
+            KAFKA,
+            "--sasl-mechanism=GSSAPI",
+            "--sasl-kerberos-principal=rota/host@REALM",
+            "--sasl-kerberos-keytab=k",
+        ),
         ("--tls-cert=a", "--tls-key=b"),
         ("--heartbeat-interval-ms=15000",),
         (KAFKA, "--config=fetch.min.bytes=1000", "--config=broker.address.family=v4"),
@@ -180,10 +204,58 @@ def test_what_fits_is_taken(more: Sequence[str]) -> None:
             "far:7070 is another machine",
         ),
         ((SCRAM, USER), "--sasl-mechanism is for Kafka"),
-        ((KAFKA, "--sasl-mechanism=GSSAPI"), '"GSSAPI"; expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512'),
+        (
+            (KAFKA, "--sasl-mechanism=DIGEST-MD5"),
+            '"DIGEST-MD5"; expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI',
+        ),
+        (("--sasl-mechanism=GSSAPI",), "--sasl-mechanism is for Kafka"),
+        (
+            (KAFKA, "--sasl-mechanism=GSSAPI", USER),
+            "--sasl-mechanism GSSAPI has no user name and no password",
+        ),
+        ((KAFKA, "--sasl-mechanism=GSSAPI", "--sasl-kerberos-service-name="), "service-name is empty"),
+        (
+            (KAFKA, "--sasl-kerberos-keytab=k"),
+            "--sasl-mechanism is missing",
+        ),
+        ((KAFKA, SCRAM, USER, "--sasl-kerberos-principal=p"), "require --sasl-mechanism GSSAPI"),
         ((KAFKA, SCRAM), "the login requires a user name"),
         ((KAFKA, SCRAM, USER), "the login requires a password"),
         ((KAFKA, USER), "--sasl-mechanism is missing"),
+        ((KAFKA, CLIENT), "--sasl-mechanism is missing; a login requires one of PLAIN"),
+        ((OAUTH, TOKEN_URL), "--sasl-mechanism is for Kafka"),
+        (
+            (KAFKA, OAUTH),
+            "OAUTHBEARER requires --sasl-oauthbearer-token-endpoint-url: a token endpoint, or file:///PATH",
+        ),
+        (
+            (KAFKA, OAUTH, USER, TOKEN_URL),
+            "--sasl-username-file and --sasl-password-file are not for OAUTHBEARER",
+        ),
+        (
+            (KAFKA, SCRAM, USER, "--sasl-password-file=p", IDP),
+            "-endpoint-url requires --sasl-mechanism OAUTHBEARER",
+        ),
+        (
+            (KAFKA, OAUTH, IDP),
+            "requires a client id; give --sasl-oauthbearer-client-id or --sasl-oauthbearer-client-id-file",
+        ),
+        (
+            (KAFKA, OAUTH, IDP, CLIENT),
+            "requires a secret; give --sasl-oauthbearer-client-secret-file, or the variable",
+        ),
+        (
+            (KAFKA, OAUTH, TOKEN_URL, CLIENT),
+            "is a file; client id, secret and scope are for a token endpoint",
+        ),
+        (
+            (KAFKA, OAUTH, IDP.replace("https", "http"), CLIENT, SECRET_FILE),
+            "sent to idp.example in clear text; use https",
+        ),
+        (
+            (KAFKA, OAUTH, IDP.replace("https", "ftp")),
+            "-endpoint-url: the token endpoint ftp://idp.example/token is not a URL",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(more: Sequence[str], message: str) -> None:
@@ -281,6 +353,17 @@ def test_a_login_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert "canary" not in repr(config)
 
 
+def test_a_client_secret_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_SASL_OAUTHBEARER_CLIENT_ID", "orders")
+    monkeypatch.setenv("ROTA_SASL_OAUTHBEARER_CLIENT_SECRET", "canary")
+    config = config_of([*ENOUGH, KAFKA, OAUTH, IDP])
+    assert (config.security.sasl.oauth.client_id, config.security.sasl.oauth.client_secret) == (
+        "orders",
+        "canary",
+    )
+    assert "canary" not in repr(config)
+
+
 def test_who_coordinates_follows_from_the_addresses() -> None:
     for flags, by_rota, addresses in (
         ([], True, ["rota://127.0.0.1:7070"]),
@@ -321,6 +404,8 @@ def test_tls_flags_of_rotas_servers_replace_the_general_ones(
         ["--password", "canary"],
         ["--token", "canary"],
         ["--sasl-username", "canary"],
+        ["--sasl-oauthbearer-client-secret=canary"],
+        ["--sasl-oauthbearer-token", "canary"],
         ["--bootstrap-servers", "rota://me:canary@host:7070"],
         ["--client-id", 'username="me" password="canary"'],
     ],

@@ -34,6 +34,7 @@ class Broker:
     def __init__(self, number: int, layout: Layout, java_option: str) -> None:
         self.number = number
         self.address = layout.address(number)
+        self.address_of_brokers = layout.address_of_brokers(number)
         self.address_for_pods = layout.address_for_pods(number)
         self._layout = layout
         self._java_option = java_option
@@ -59,7 +60,13 @@ class Broker:
 
     def begin_start(self) -> None:
         """Start it on the data it has; returns at once, for a cluster's nodes become ready together or not at all."""
-        options = (*OPTIONS, self._java_option, "-cp", f"{fetched()}/*")
+        options = (
+            *OPTIONS,
+            *self._layout.security.java_options(),
+            self._java_option,
+            "-cp",
+            f"{fetched()}/*",
+        )
         command: list[str | Path]
         command = [*self._layout.namespace.enter, java().program, *options, "kafka.Kafka", self._properties]
         self._server = Process.start(self._name, command, log=self.log, owner=self._owner)

@@ -19,7 +19,7 @@ from tests.support.java import java
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jars import fetched
 from tests.support.kafka.layout import Layout, Ports
-from tests.support.kafka.security import Security, SecurityName, make_security
+from tests.support.kafka.security import Kerberos, Security, SecurityName, make_security
 from tests.support.network import HERE, LOOPBACK, Network
 from tests.support.processes import ProcessFailed, wait_for
 from tests.support.workdir import logs, workdir
@@ -52,7 +52,10 @@ class Kafka:
 
     def client_config(self) -> dict[str, str | int | float | bool]:
         """Connection settings of a librdkafka client."""
-        return {"bootstrap.servers": self.bootstrap, **self.security.client_config()}
+        addresses = self.bootstrap
+        if isinstance(self.security, Kerberos):
+            addresses = ",".join(broker.address_of_brokers for broker in self.brokers)
+        return {"bootstrap.servers": addresses, **self.security.client_config()}
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -110,12 +110,15 @@ def newer(kafka: Kafka, topic: str, group: str) -> Iterator[PlainConsumer]:
 
 
 @contextmanager
-def console(kafka: Kafka, topic: str, group: str, strategy: str, log: Path) -> Iterator[Process]:
-    """The JVM's. Its client id is `console-consumer`."""
+def console(
+    kafka: Kafka, topic: str, group: str, strategy: str, log: Path, login: Sequence[str] = ()
+) -> Iterator[Process]:
+    """The JVM's, with the properties of a login. Its client id is `console-consumer`."""
     properties = (
         f"partition.assignment.strategy={CLASSES[strategy]}",
         f"heartbeat.interval.ms={HEARTBEAT_MS}",
         f"session.timeout.ms={SESSION_MS}",
+        *login,
     )
     process = console_consumer(kafka, topic, group, properties, log)
     try:

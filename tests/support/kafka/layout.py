@@ -65,7 +65,11 @@ class Layout:
 
     def address(self, number: int) -> str:
         """Address of the node for clients on this machine."""
-        return f"127.0.0.1:{self.ports[number - 1].clients}"
+        return f"{self.security.host}:{self.ports[number - 1].clients}"
+
+    def address_of_brokers(self, number: int) -> str:
+        """Address of the node for other brokers, without a login."""
+        return f"127.0.0.1:{self.ports[number - 1].brokers}"
 
     def address_for_pods(self, number: int) -> str:
         """Address of the node for pods."""
@@ -102,7 +106,7 @@ class Layout:
 
     def _listeners(self, number: int) -> dict[str, str]:
         ports = self.ports[number - 1]
-        internal = {"CONTROLLER": f"127.0.0.1:{ports.controller}", "BROKERS": f"127.0.0.1:{ports.brokers}"}
+        internal = {"CONTROLLER": f"127.0.0.1:{ports.controller}", "BROKERS": self.address_of_brokers(number)}
         public = {"CLIENTS": self.address(number)}
         if self.reaches_pods:
             public["PODS"] = self.address_for_pods(number)

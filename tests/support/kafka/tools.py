@@ -75,10 +75,14 @@ def console_consumer(kafka: Kafka, topic: str, group: str, properties: Sequence[
     """The console consumer, running until it is terminated; the records that it reads are in its log."""
     more = [word for each in properties for word in ("--command-property", each)]
     where = ("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--group", group)
-    return Process.start("the console's consumer", _command(CONSOLE_CONSUMER, *where, *more), log=log)
+    return Process.start(
+        "the console's consumer",
+        _command(CONSOLE_CONSUMER, *where, *more, options=kafka.security.java_options()),
+        log=log,
+    )
 
 
-def _command(name: str, *arguments: str) -> list[str]:
+def _command(name: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
     # The archive is the brokers', which know most of the classes.
-    options = (*OPTIONS, f"-XX:SharedArchiveFile={prepare()}", "-cp", f"{fetched()}/*")
+    options = (*OPTIONS, *options, f"-XX:SharedArchiveFile={prepare()}", "-cp", f"{fetched()}/*")
     return [str(java().program), *options, name, *arguments]

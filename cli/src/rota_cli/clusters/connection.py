@@ -2,27 +2,49 @@
 
 import os
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.addresses import SCHEME, address_of, is_rota
 from rota.errors import InvalidArgument
+from rota_cli.clusters.bearer_tokens import OAUTHBEARER, OAuthFlags
 from rota_cli.errors import NotFound, WrongUsage
 from rota_service.addresses import is_loopback
 
 ADDRESS_FILE = Path(".rota/address")
 DEFAULT_SERVERS = "rota://127.0.0.1:7070"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+KERBEROS = "GSSAPI"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, KERBEROS)
+# What a mechanism sends as it is.
+EXPOSED = {"PLAIN": "the password", OAUTHBEARER: "the token"}
 SASL_USERNAME, SASL_PASSWORD = "ROTA_SASL_USERNAME", "ROTA_SASL_PASSWORD"
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """Kerberos identity for Kafka (GSSAPI)."""
+
+    # The first part of the brokers' principals.
+    service_name: str = "kafka"
+    # Empty: that of the credential cache.
+    principal: str = ""
+    # None: the credential cache.
+    keytab: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """SASL credentials for Kafka."""
+    """
+    SASL credentials for Kafka.
+
+    Invariant: with OAUTHBEARER `oauth` takes the place of user and password, and with GSSAPI `kerberos`.
+    """
 
     mechanism: str
-    username: str
-    password: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    oauth: OAuthFlags = field(default_factory=OAuthFlags)
+    kerberos: KerberosLogin = KerberosLogin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +126,15 @@ def validate(connection: Connection) -> None:
     )
     if wrong:
         raise WrongUsage(wrong)
-    for file in (connection.ca_file, connection.certificate_file, connection.key_file, connection.token_file):
+    keytab = None if connection.login is None else connection.login.kerberos.keytab
+    files = (
+        connection.ca_file,
+        connection.certificate_file,
+        connection.key_file,
+        connection.token_file,
+        keytab,
+    )
+    for file in files:
         if file is not None and not file.is_file():
             raise NotFound(f"file {file} does not exist: pass an existing file or omit the flag")
 
@@ -126,15 +156,31 @@ def _identity_problem(connection: Connection) -> str:
     speaks_rota = connection.is_rota or bool(connection.coordinator)
     if connection.token_file is not None and not speaks_rota:
         return "--token-file applies to Rota's servers only: for Kafka, use --sasl-mechanism"
-    if connection.login is None:
-        return ""
+    return "" if connection.login is None else _login_problem(connection, connection.login)
+
+
+def _login_problem(connection: Connection, login: SaslLogin) -> str:
     if connection.is_rota:
         return "--sasl-mechanism applies to Kafka only: for Rota's servers, use --token-file or --tls-cert"
-    if connection.login.mechanism not in MECHANISMS:
-        return f"unsupported --sasl-mechanism {connection.login.mechanism}: expected one of {', '.join(MECHANISMS)}"
+    if login.mechanism not in MECHANISMS:
+        return f"unsupported --sasl-mechanism {login.mechanism}: expected one of {', '.join(MECHANISMS)}"
+    if login.mechanism == OAUTHBEARER:
+        return login.oauth.problem(insecure=connection.insecure)
+    if login.oauth.is_given:
+        return f"the flags of bearer tokens apply to --sasl-mechanism {OAUTHBEARER} only"
+    return _credentials_problem(login)
+
+
+def _credentials_problem(login: SaslLogin) -> str:
+    if login.mechanism == KERBEROS:
+        if login.kerberos.principal and login.kerberos.keytab is None:
+            return "--sasl-kerberos-keytab is missing: a principal needs its keytab, or omit both to use the credential cache"
+        return ""
+    if login.kerberos != KerberosLogin():
+        return f"the options --sasl-kerberos-... apply to --sasl-mechanism {KERBEROS} only: omit them"
     for what, value, flag, variable in (
-        ("username", connection.login.username, "--sasl-username-file", SASL_USERNAME),
-        ("password", connection.login.password, "--sasl-password-file", SASL_PASSWORD),
+        ("username", login.username, "--sasl-username-file", SASL_USERNAME),
+        ("password", login.password, "--sasl-password-file", SASL_PASSWORD),
     ):
         if not value:
             return f"the SASL {what} is missing: pass {flag} or set {variable}"
@@ -144,8 +190,8 @@ def _identity_problem(connection: Connection) -> str:
 def _exposed_secret_problem(connection: Connection) -> str:
     """Describe a secret that would be sent to another machine in plain text; empty if none would."""
     secret = "the token" if connection.token_file is not None else ""
-    if connection.login is not None and connection.login.mechanism == "PLAIN":
-        secret = "the password"
+    if connection.login is not None:
+        secret = EXPOSED.get(connection.login.mechanism, secret)
     if not secret or connection.tls or connection.insecure:
         return ""
     far = [
@@ -159,15 +205,35 @@ def _exposed_secret_problem(connection: Connection) -> str:
     return f"refusing to send {secret} to {far[0]} in plain text: add --tls or --tls-ca, or --insecure to allow it"
 
 
-def sasl_login(mechanism: str, username_file: Path | None, password_file: Path | None) -> SaslLogin | None:
+def sasl_login(
+    mechanism: str,
+    username_file: Path | None,
+    password_file: Path | None,
+    oauth: OAuthFlags,
+    kerberos: KerberosLogin,
+) -> SaslLogin | None:
     """Return the login of flags and variables; None without a mechanism."""
+    has_files = bool(username_file or password_file)
     if not mechanism:
-        if username_file or password_file:
+        if has_files or oauth.is_given or kerberos != KerberosLogin():
             raise WrongUsage(f"--sasl-mechanism is missing: expected one of {', '.join(MECHANISMS)}")
         return None
-    return SaslLogin(
-        mechanism, _read_secret(username_file, SASL_USERNAME), _read_secret(password_file, SASL_PASSWORD)
+    if mechanism == KERBEROS:
+        if has_files:
+            raise WrongUsage(
+                f"--sasl-mechanism {KERBEROS} has no user name and no password: use --sasl-kerberos-principal and "
+                "--sasl-kerberos-keytab"
+            )
+        return SaslLogin(mechanism, oauth=oauth, kerberos=kerberos)
+    if mechanism == OAUTHBEARER:
+        if has_files:
+            raise WrongUsage(f"--sasl-username-file and --sasl-password-file do not apply to {OAUTHBEARER}")
+        return SaslLogin(mechanism, oauth=oauth, kerberos=kerberos)
+    username, password = (
+        _read_secret(username_file, SASL_USERNAME),
+        _read_secret(password_file, SASL_PASSWORD),
     )
+    return SaslLogin(mechanism, username, password, oauth, kerberos)
 
 
 def _read_secret(file: Path | None, variable: str) -> str:

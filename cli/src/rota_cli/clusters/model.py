@@ -1,7 +1,7 @@
 """Values that the port carries: topics, groups, members, offsets, results of checks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rota.records import TopicPartition
@@ -11,13 +11,23 @@ NO_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """Configuration of a topic; None is unknown, or stays as it is."""
+
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    # As in Kafka: delete, compact, or compact,delete.
+    cleanup_policy: str | None = None
+    delete_retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. A retention of None is unknown."""
+    """A topic."""
 
     name: str
     partitions: int
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
+    config: TopicConfig = field(default_factory=TopicConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +128,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of `rota doctor`, its result, and the remedy in `message`."""
+    """Check of `rota doctor`, its result, and the remedy in `message`."""
 
     name: str
     status: CheckStatus

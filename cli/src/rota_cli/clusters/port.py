@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from rota import errors
 from rota.records import Record, TopicPartition
-from rota_cli.clusters.model import Check, Committed, Group, ListedGroup, OffsetRange, Topic
+from rota_cli.clusters.model import (
+    Check,
+    Committed,
+    Group,
+    ListedGroup,
+    OffsetRange,
+    Topic,
+    TopicConfig,
+)
 from rota_cli.errors import GROUP_SUBSCRIBED_TO_TOPIC
 from rota_cli.output.units import format_partitions
 
@@ -37,8 +45,8 @@ class Records(Protocol):
         """Increase the number of partitions of a topic to this total."""
         ...
 
-    def alter(self, topic: str, retention_ms: int | None, retention_bytes: int | None) -> None:
-        """Change the retention of a topic; what is None stays as it is."""
+    def alter(self, topic: str, config: TopicConfig) -> None:
+        """Change the configuration of a topic; what is None stays as it is."""
         ...
 
     def delete(self, names: Sequence[str]) -> None:

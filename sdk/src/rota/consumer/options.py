@@ -16,6 +16,7 @@ from rota.parameters import CONSUMER, positive_faults, type_faults, without_kafk
 if TYPE_CHECKING:
     from rota.connection import Credentials
     from rota.security import SecurityProtocol
+    from rota_service.oauth_sources import AnyTokenProvider
 
 SIDECAR = "ROTA_SIDECAR"
 MIB = 1 << 20
@@ -68,6 +69,15 @@ class Settings(TypedDict, total=False):
     sasl_mechanism: str
     sasl_username: str
     sasl_password: str
+    sasl_oauth_token_provider: "AnyTokenProvider"
+    sasl_oauthbearer_token_endpoint_url: str
+    sasl_oauthbearer_client_id: str
+    sasl_oauthbearer_client_secret: str
+    sasl_oauthbearer_scope: str
+    sasl_oauthbearer_cafile: str
+    sasl_kerberos_service_name: str
+    sasl_kerberos_principal: str
+    sasl_kerberos_keytab: str
     sidecar_flags: Sequence[str]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from rota.connection import Credentials
     from rota.security import SecurityProtocol
+    from rota_service.oauth_sources import AnyTokenProvider
 
 # The sidecar's share of the drain time; the rest is for the handlers.
 SIDECAR_PART = 3
@@ -76,6 +77,19 @@ class SidecarOptions:
     sasl_username: str | None = None
     # Not part of the representation, which appears in exception reports.
     sasl_password: str | None = field(default=None, repr=False)
+    # Bearer tokens, with OAUTHBEARER: an object with `token()`, as kafka-python's; or a token endpoint with client id, secret and
+    # scope, and the CA file for it; or file:///path of a file with a token, which is followed as it changes.
+    sasl_oauth_token_provider: "AnyTokenProvider | None" = field(default=None, repr=False)
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_id: str | None = None
+    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_cafile: str | None = None
+    # The login by Kerberos (GSSAPI): the service name in the brokers' principals, this client's principal, and its
+    # keytab, without which the tickets are those of the credential cache.
+    sasl_kerberos_service_name: str | None = None
+    sasl_kerberos_principal: str | None = None
+    sasl_kerberos_keytab: str | None = None
     # Further flags of `python -m rota_sidecar`.
     sidecar_flags: Sequence[str] = field(default_factory=tuple)
 
@@ -105,6 +119,13 @@ FLAGS: Mapping[str, str] = {
     "coordination": "--coordination",
     "coordinator_address": "--coordinator-address",
     "sasl_mechanism": "--sasl-mechanism",
+    "sasl_oauthbearer_token_endpoint_url": "--sasl-oauthbearer-token-endpoint-url",
+    "sasl_oauthbearer_client_id": "--sasl-oauthbearer-client-id",
+    "sasl_oauthbearer_scope": "--sasl-oauthbearer-scope",
+    "sasl_oauthbearer_cafile": "--sasl-oauthbearer-tls-ca",
+    "sasl_kerberos_service_name": "--sasl-kerberos-service-name",
+    "sasl_kerberos_principal": "--sasl-kerberos-principal",
+    "sasl_kerberos_keytab": "--sasl-kerberos-keytab",
 }
 """Settings that become flags."""
 
@@ -131,5 +152,7 @@ SIDECAR_SETTINGS = (
     "credentials",
     "sasl_username",
     "sasl_password",
+    "sasl_oauth_token_provider",
+    "sasl_oauthbearer_client_secret",
     "sidecar_flags",
 )

@@ -12,8 +12,9 @@ import shutil
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from typing_extensions import override
 
@@ -23,7 +24,9 @@ from rota.connection import CREDENTIAL_VARIABLES, Credentials, credentials_of_en
 from rota.consumer.sidecar_log import entry_of
 from rota.consumer.sidecar_options import FLAGS, PROPERTIES, SidecarOptions
 from rota.consumer.sidecars import Sidecar, Subscription
+from rota.consumer.token_file import TokenWriter
 from rota.consumer.transport import GrpcTransport, Transport
+from rota.oauth import token_source
 from rota.security import credentials_of, uses_tls
 
 log = logging.getLogger("rota.sidecar")
@@ -52,6 +55,7 @@ class SidecarProcess(Sidecar):
         self._transport: Transport | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         # Messages of its last log entries.
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
@@ -68,11 +72,13 @@ class SidecarProcess(Sidecar):
         self._folder = private_folder()
         socket = self._folder / "app.sock"
         self._is_subscribed = bool(subscription)
+        token_flags = await self._begin_tokens(self._folder)
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             self._module,
             *flags(self._options, self._address, subscription),
+            *token_flags,
             f"--listen-socket={socket}",
             "--listen=",
             "--http-listen=",
@@ -89,6 +95,16 @@ class SidecarProcess(Sidecar):
         # An attempt before the socket exists would be retried only after the backoff.
         await listens.wait()
         return GrpcTransport(f"unix:{socket}")
+
+    async def _begin_tokens(self, folder: Path) -> Sequence[str]:
+        """Write the first token of the application's provider, if there is one; return the flag of its file."""
+        if self._options.sasl_oauth_token_provider is None:
+            return ()
+        file = folder / "token"
+        writer = TokenWriter(token_source(self._options), file)
+        token = await writer.begin()
+        self._following = asyncio.create_task(writer.follow(token))
+        return (f"--sasl-oauthbearer-token-endpoint-url=file://{quote(str(file))}",)
 
     async def _read(self, listens: asyncio.Event) -> None:
         """Log the sidecar's standard error until it exits."""
@@ -136,6 +152,9 @@ class SidecarProcess(Sidecar):
                 await self._process.wait()
         if self._reading is not None:
             await self._reading
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -230,6 +249,10 @@ def environment(options: SidecarOptions) -> Mapping[str, str]:
     Return this process's environment with the Kafka login, which must not be among the arguments, and without the credentials for
     Rota's servers, which would be for Kafka too.
     """
-    login = {"ROTA_SASL_USERNAME": options.sasl_username, "ROTA_SASL_PASSWORD": options.sasl_password}
+    login = {
+        "ROTA_SASL_USERNAME": options.sasl_username,
+        "ROTA_SASL_PASSWORD": options.sasl_password,
+        "ROTA_SASL_OAUTHBEARER_CLIENT_SECRET": options.sasl_oauthbearer_client_secret,
+    }
     own = {name: value for name, value in os.environ.items() if name not in CREDENTIAL_VARIABLES}
     return {**own, **{name: value for name, value in login.items() if value}}

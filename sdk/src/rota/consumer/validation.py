@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
-from rota import errors, security
+from rota import errors, oauth, security
 from rota.addresses import address_of, is_rota
 from rota.connection import CREDENTIAL_VARIABLES
 from rota.consumer.sidecar_options import KAFKA_ONLY, SidecarOptions
 from rota.parameters import LABEL_LENGTH_MAX, is_label
-from rota.security import MECHANISMS
+from rota.security import CONSUMER_MECHANISMS, KERBEROS
 from rota_service.addresses import is_loopback
 
 INT32_MAX = 2**31 - 1
@@ -25,11 +25,13 @@ HEARTBEATS_MIN = 3
 SESSION_TIMEOUT_MS = 45_000
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "load-aware-sticky")
+PASSWORD_SETTINGS = ("sasl_username", "sasl_password")
+KERBEROS_SETTINGS = ("sasl_kerberos_service_name", "sasl_kerberos_principal", "sasl_kerberos_keytab")
 CHOICES: dict[str, tuple[str, ...]] = {
     "auto_offset_reset": ("earliest", "latest", "none"),
     "isolation_level": ("read_uncommitted", "read_committed"),
     "coordination": ("auto", "rota", "kafka"),
-    "sasl_mechanism": MECHANISMS,
+    "sasl_mechanism": CONSUMER_MECHANISMS,
 }
 # Highest value of each number; the lowest is 1. Those of the sidecar's flags, and of librdkafka where it is lower.
 HIGHEST: Mapping[str, int] = {
@@ -203,21 +205,43 @@ def credential_faults(options: SidecarOptions, servers: str) -> Iterator[str]:
 
 def login_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
     """Yield faults of the Kafka login."""
-    if options.sasl_mechanism is None:
-        for name in ("sasl_username", "sasl_password"):
-            if getattr(options, name) and not is_given(options, "sasl-mechanism"):
-                yield f"{name} is set without sasl_mechanism: use {said(MECHANISMS)}"
+    mechanism = options.sasl_mechanism
+    if mechanism != KERBEROS:
+        yield from _set_without_mechanism(
+            options, KERBEROS_SETTINGS, f"sasl_mechanism={KERBEROS!r}: set both"
+        )
+    if mechanism is None:
+        names = (*PASSWORD_SETTINGS, *oauth.SETTINGS)
+        yield from _set_without_mechanism(options, names, f"sasl_mechanism: use {said(CONSUMER_MECHANISMS)}")
+    elif mechanism == KERBEROS:
+        yield from _kerberos_faults(options)
+    if mechanism is None or rota:
         return
-    if rota:
-        return
-    for name in ("sasl_username", "sasl_password"):
-        flag = name.replace("_", "-")
-        if (
-            not getattr(options, name)
-            and not is_given(options, flag)
-            and not is_given(options, f"{flag}-file")
-        ):
+    yield from oauth.faults(options, lambda name: is_given_as_flag(options, name))
+    if mechanism not in (oauth.OAUTHBEARER, KERBEROS):
+        yield from _password_faults(options)
+
+
+def _set_without_mechanism(options: SidecarOptions, names: Sequence[str], remedy: str) -> Iterator[str]:
+    for name in names:
+        if getattr(options, name) and not is_given(options, "sasl-mechanism"):
+            yield f"{name} is set without {remedy}"
+
+
+def _password_faults(options: SidecarOptions) -> Iterator[str]:
+    for name in PASSWORD_SETTINGS:
+        if not getattr(options, name) and not is_given_as_flag(options, name):
             yield f"sasl_mechanism is set without {name}: set both"
+
+
+def _kerberos_faults(options: SidecarOptions) -> Iterator[str]:
+    for name in PASSWORD_SETTINGS:
+        if getattr(options, name):
+            yield f"{name} is set, but {KERBEROS} has neither user name nor password: use sasl_kerberos_principal and sasl_kerberos_keytab"
+    for name in KERBEROS_SETTINGS:
+        value = getattr(options, name)
+        if value is not None and not (isinstance(value, str) and value and value.isprintable()):
+            yield f"{name} is {value!r}: use a text without control characters, or omit it"
 
 
 def security_faults(options: SidecarOptions, *, rota: bool) -> Iterator[str]:
@@ -259,6 +283,12 @@ def is_given(options: SidecarOptions, flag: str) -> bool:
     if variable in os.environ and variable not in CREDENTIAL_VARIABLES:
         return True
     return any(each == f"--{flag}" or each.startswith(f"--{flag}=") for each in options.sidecar_flags)
+
+
+def is_given_as_flag(options: SidecarOptions, name: str) -> bool:
+    """Return whether a setting of the login, or a file with it, is given in another way."""
+    flag = name.replace("_", "-")
+    return is_given(options, flag) or is_given(options, f"{flag}-file")
 
 
 def is_name(text: str) -> bool:

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from rota_service.private_files import FILE_MODE, SOCKET_PATH_BYTES_MAX
+from rota_sidecar.config import kerberos_flags, oauth_flags
 from rota_sidecar.config.flag_types import (
     Choice,
     File,
@@ -45,7 +46,8 @@ SECONDS_MAX = 1e9
 OFF = False
 FAIL = "fail"
 READ_COMMITTED = "read_committed"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER, KERBEROS = "OAUTHBEARER", "GSSAPI"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, KERBEROS)
 # Logins are read from these variables or from files: a flag would show them to every process of the machine.
 SASL_USERNAME, SASL_PASSWORD = "ROTA_SASL_USERNAME", "ROTA_SASL_PASSWORD"
 DURATION = re.compile(r"PT(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?")
@@ -244,6 +246,15 @@ SASL_USERNAME_FILE = Flag(
 SASL_PASSWORD_FILE = Flag(
     "sasl-password-file", File(), None, f"SASL password; or the variable {SASL_PASSWORD}"
 )
+SASL_TOKEN_ENDPOINT_URL = oauth_flags.TOKEN_ENDPOINT_URL
+SASL_CLIENT_ID = oauth_flags.CLIENT_ID
+SASL_CLIENT_ID_FILE = oauth_flags.CLIENT_ID_FILE
+SASL_CLIENT_SECRET_FILE = oauth_flags.CLIENT_SECRET_FILE
+SASL_SCOPE = oauth_flags.SCOPE
+SASL_TLS_CA = oauth_flags.TLS_CA
+KERBEROS_SERVICE_NAME = kerberos_flags.SERVICE_NAME
+KERBEROS_PRINCIPAL = kerberos_flags.PRINCIPAL
+KERBEROS_KEYTAB = kerberos_flags.KEYTAB
 INSECURE = Flag("insecure", Switch(), OFF, "Send tokens, passwords and records to other machines without TLS")
 
 # The process.

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rota_sidecar.config import flags
 from rota_sidecar.config.arguments import parse_arguments
 from rota_sidecar.config.flag_types import ConfigError, Flag
+from rota_sidecar.config.oauth_flags import CLIENT_SECRET_VARIABLE
 from rota_sidecar.config.sidecar_config import (
     BackendConfig,
     FleetConfig,
     HttpDeliveryConfig,
+    KerberosConfig,
     ListenerConfig,
+    OAuthConfig,
     ProcessConfig,
     SaslConfig,
     SecurityConfig,
@@ -58,6 +61,7 @@ class ConfigSources:
     settings: Mapping[Flag[Any], object]
     sasl_username: str
     sasl_password: str = field(repr=False)
+    sasl_client_secret: str = field(repr=False)
 
     def with_settings(self, settings: "GroupSettings") -> "ConfigSources":
         """Return the same flags and variables with other settings. Raises ConfigError."""
@@ -111,6 +115,20 @@ class ConfigSources:
             self.sasl_password,
             values[flags.SASL_USERNAME_FILE],
             values[flags.SASL_PASSWORD_FILE],
+            OAuthConfig(
+                values[flags.SASL_TOKEN_ENDPOINT_URL],
+                values[flags.SASL_CLIENT_ID],
+                self.sasl_client_secret,
+                values[flags.SASL_CLIENT_ID_FILE],
+                values[flags.SASL_CLIENT_SECRET_FILE],
+                values[flags.SASL_SCOPE],
+                values[flags.SASL_TLS_CA],
+            ),
+            KerberosConfig(
+                values[flags.KERBEROS_SERVICE_NAME],
+                values[flags.KERBEROS_PRINCIPAL],
+                values[flags.KERBEROS_KEYTAB],
+            ),
         )
         return SecurityConfig(
             tls=TlsConfig(
@@ -141,9 +159,8 @@ def read_sources(arguments: Sequence[str], environ: Mapping[str, str]) -> Config
         for flag in flags.FLAGS
         if flag.variable in environ and flag not in given
     }
-    sources = ConfigSources(
-        given, {}, environ.get(flags.SASL_USERNAME, ""), environ.get(flags.SASL_PASSWORD, "")
-    )
+    secrets = (flags.SASL_USERNAME, flags.SASL_PASSWORD, CLIENT_SECRET_VARIABLE)
+    sources = ConfigSources(given, {}, *(environ.get(variable, "") for variable in secrets))
     file = Values(given)[flags.SETTINGS]
     if file is None:
         return sources

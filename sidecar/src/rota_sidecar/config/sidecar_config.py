@@ -55,6 +55,33 @@ class BackendConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuthConfig:
+    """The source of bearer tokens; a file takes precedence over a value."""
+
+    # Empty: none. file:///PATH: a file with a token, and the other fields are empty.
+    token_endpoint_url: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    client_id_file: Path | None = None
+    client_secret_file: Path | None = None
+    scope: str = ""
+    # Trusted for the token endpoint; None: the authorities of the operating system.
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosConfig:
+    """The login to Kafka by Kerberos (GSSAPI)."""
+
+    # The first part of the brokers' principals.
+    service_name: str = "kafka"
+    # Empty: the first one of the keytab, or of the credential cache.
+    principal: str = ""
+    # None: the credential cache.
+    keytab: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SaslConfig:
     """The login to Kafka; a file takes precedence over the value of a variable."""
 
@@ -64,6 +91,10 @@ class SaslConfig:
     password: str = field(repr=False)
     username_file: Path | None
     password_file: Path | None
+    # Of OAUTHBEARER, instead of user name and password.
+    oauth: OAuthConfig = OAuthConfig()
+    # Of GSSAPI, the same.
+    kerberos: KerberosConfig = KerberosConfig()
 
 
 @dataclass(frozen=True, slots=True)

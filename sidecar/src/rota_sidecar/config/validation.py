@@ -7,17 +7,36 @@ are installed is known to `__main__` and to `fleet.reconfigure`, which apply tha
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from rota_service.addresses import is_loopback
+from rota_service.oauth_urls import is_file_url
+from rota_service.oauth_urls import url_problem as oauth_url_problem
 from rota_service.private_files import FILE_MODE
-from rota_sidecar.config.flags import MECHANISMS, SASL_PASSWORD, SASL_USERNAME
+from rota_sidecar.config import flags
+from rota_sidecar.config.flags import KERBEROS, MECHANISMS, OAUTHBEARER, SASL_PASSWORD, SASL_USERNAME
+from rota_sidecar.config.oauth_flags import (
+    CLIENT_ID,
+    CLIENT_ID_FILE,
+    CLIENT_SECRET_FILE,
+    CLIENT_SECRET_VARIABLE,
+    TOKEN_ENDPOINT_URL,
+)
 from rota_sidecar.config.parsing import ROTA_SCHEME
-from rota_sidecar.config.sidecar_config import BackendConfig, SidecarConfig, TlsConfig
+from rota_sidecar.config.sidecar_config import (
+    BackendConfig,
+    KerberosConfig,
+    OAuthConfig,
+    SaslConfig,
+    SidecarConfig,
+    TlsConfig,
+)
 from rota_sidecar.config.urls import url_problem
 
 # Matches a flag that does not exist on purpose, a login in an address, and a line of a login module.
 SECRET = re.compile(
-    r"^--?(?:sasl-)?(?:password|username|user|token|secret)(?:=|$)|://[^/]*@|\b(?:password|token|secret)\s*=",
+    r"^--?(?:sasl-)?(?:oauthbearer-)?(?:password|username|user|token|secret|client-secret)(?:=|$)|://[^/]*@"
+    r"|\b(?:password|token|secret)\s*=",
     re.IGNORECASE,
 )
 
@@ -137,15 +156,76 @@ def _tls_problem(tls: TlsConfig, flag: str) -> str:
 def _sasl_problem(config: SidecarConfig) -> str:
     sasl = config.security.sasl
     if not sasl.mechanism:
-        if sasl.username_file or sasl.password_file:
+        without_variables = replace(sasl.oauth, client_secret="")
+        if (without_variables, sasl.kerberos) != (OAuthConfig(), KerberosConfig()) or _has_password_files(
+            sasl
+        ):
             return f"--sasl-mechanism is missing; a login requires one of {', '.join(MECHANISMS)}"
         return ""
     if config.backend.stores_in_rota:
         return "--sasl-mechanism is for Kafka; Rota's servers accept a token (--token-file) or a client certificate"
+    if sasl.kerberos != KerberosConfig() and sasl.mechanism != KERBEROS:
+        return f"the flags --sasl-kerberos-... require --sasl-mechanism {KERBEROS}; give it, or omit them"
+    match sasl.mechanism:
+        case flags.KERBEROS:
+            return _kerberos_problem(sasl)
+        case flags.OAUTHBEARER:
+            return _oauth_problem(sasl, insecure=config.security.is_insecure)
+        case _:
+            return _password_problem(sasl)
+
+
+def _has_password_files(sasl: SaslConfig) -> bool:
+    return bool(sasl.username_file or sasl.password_file)
+
+
+def _kerberos_problem(sasl: SaslConfig) -> str:
+    if _has_password_files(sasl):
+        return (
+            f"--sasl-mechanism {KERBEROS} has no user name and no password; give --sasl-kerberos-principal and "
+            "--sasl-kerberos-keytab"
+        )
+    if sasl.oauth.token_endpoint_url:
+        return f"{TOKEN_ENDPOINT_URL.option} requires --sasl-mechanism {OAUTHBEARER}"
+    if not sasl.kerberos.service_name:
+        return "--sasl-kerberos-service-name is empty; give that of the brokers' principals, such as kafka"
+    return ""
+
+
+def _password_problem(sasl: SaslConfig) -> str:
+    if sasl.oauth.token_endpoint_url:
+        return f"{TOKEN_ENDPOINT_URL.option} requires --sasl-mechanism {OAUTHBEARER}"
     if not (sasl.username or sasl.username_file):
         return f"the login requires a user name; give --sasl-username-file, or the variable {SASL_USERNAME}"
     if not (sasl.password or sasl.password_file):
         return f"the login requires a password; give --sasl-password-file, or the variable {SASL_PASSWORD}"
+    return ""
+
+
+def _oauth_problem(sasl: SaslConfig, *, insecure: bool) -> str:
+    if _has_password_files(sasl):
+        return f"--sasl-username-file and --sasl-password-file are not for {OAUTHBEARER}; remove them"
+    return _token_problem(sasl.oauth, insecure=insecure)
+
+
+def _token_problem(oauth: OAuthConfig, *, insecure: bool) -> str:
+    url = oauth.token_endpoint_url
+    if not url:
+        return f"{OAUTHBEARER} requires {TOKEN_ENDPOINT_URL.option}: a token endpoint, or file:///PATH of a token"
+    wrong = oauth_url_problem(url, insecure=insecure)
+    if wrong:
+        return f"{TOKEN_ENDPOINT_URL.option}: {wrong}"
+    client = (oauth.client_id, oauth.client_id_file, oauth.client_secret_file, oauth.scope, oauth.ca_file)
+    if is_file_url(url):
+        return (
+            f"{TOKEN_ENDPOINT_URL.option} is a file; client id, secret and scope are for a token endpoint"
+            if any(client)
+            else ""
+        )
+    if not (oauth.client_id or oauth.client_id_file):
+        return f"the token endpoint requires a client id; give {CLIENT_ID.option} or {CLIENT_ID_FILE.option}"
+    if not (oauth.client_secret or oauth.client_secret_file):
+        return f"the token endpoint requires a secret; give {CLIENT_SECRET_FILE.option}, or the variable {CLIENT_SECRET_VARIABLE}"
     return ""
 
 

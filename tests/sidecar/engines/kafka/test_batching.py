@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import Message
 
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.kafka.batching import BATCH_BYTES_MAX, batches_of, by_partition
+from rota_sidecar.engines.kafka.batching import batches_of, by_partition
+from rota_sidecar.engines.kafka.packing import BATCH_BYTES_MAX
 from tests.sidecar.engines.readers import rows_of
 
 

@@ -4,13 +4,14 @@ import uuid
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataResponse
 
 from rota_sidecar.core.assignors.model import Topic
 from rota_sidecar.engines.kafka.connection import UNREADABLE
-from rota_sidecar.engines.kafka.metadata import VERSION, Described, Metadata
+from rota_sidecar.engines.kafka.metadata import VERSION, Described, Leader, Metadata
+from rota_sidecar.engines.kafka.settings import Address
 
 Replicas = list[int]
 HEADER = b"\x00\x00\x00\x07\x00"
@@ -47,10 +48,12 @@ def written(topics: list[tuple[str, int, bool, list[Replicas]]], racks: dict[int
 
 def partitions(replicas: list[Replicas]) -> list[tuple[int, int, int, int, Replicas, Replicas, Replicas]]:
     """Not in the order of their numbers: no broker has promised that."""
-    return [(0, number, 1, 5, nodes, nodes[:1], nodes[1:]) for number, nodes in enumerate(replicas)][::-1]
+    return [
+        (0, number, number % 3, 5 + number, nodes, nodes[:1], nodes[1:])
+        for number, nodes in enumerate(replicas)
+    ][::-1]
 
 
-@settings(deadline=None)
 @given(described, st.booleans())
 def test_what_kafka_writes_is_read(
     topics: list[tuple[str, int, bool, list[Replicas]]], with_racks: bool
@@ -68,12 +71,14 @@ def test_what_kafka_writes_is_read(
                 else (),
                 topic_id=TOPIC_ID.bytes,
             ),
+            [Leader(number % 3, 5 + number) for number in range(len(replicas))],
         )
         for name, error, internal, replicas in topics
     ]
     found = Metadata.decode(written(topics, racks))
     assert list(found.topics) == expected
     assert found.cluster_id == "mkuRotaQ"
+    assert found.brokers == {node: Address(f"kafka-{node}", 9092) for node in NODES}
 
 
 def test_many_replicas_and_null_lists_are_read_too() -> None:
@@ -105,7 +110,6 @@ def test_every_answer_that_ends_too_soon_is_noticed() -> None:
             Metadata.decode(data[:end])
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_garbage_is_an_error_or_an_answer_and_never_a_hang(data: bytes) -> None:
     with suppress(*UNREADABLE):

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group
@@ -94,7 +94,6 @@ def test_an_error_of_the_member_is_one_of_the_whole_commit() -> None:
     assert committed(NOT_OURS).topics[0].partitions[0].error_code == pb.UNKNOWN_SERVER_ERROR
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(VERSIONS, key=lambda kind: kind.name)), st.binary(max_size=200))
 def test_an_answer_of_any_bytes_is_read_or_unreadable(kind: type[ApiMessage], data: bytes) -> None:
     message_version = VERSIONS[kind]
@@ -102,7 +101,6 @@ def test_an_answer_of_any_bytes_is_read_or_unreadable(kind: type[ApiMessage], da
         message_version.response.decode(data, version=message_version.version, header=True)
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from(ANSWERS))
 def test_an_answer_with_a_wrong_byte_is_read_or_unreadable(data: st.DataObject, answer: ApiMessage) -> None:
     message_version = next(each for each in VERSIONS.values() if each.response is type(answer))

@@ -15,9 +15,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from rota.producer.kafka_errors import error_in
+from rota_cli.clusters.bearer_tokens import OAUTHBEARER, provider_of
 from rota_cli.clusters.clocks import Clocks
-from rota_cli.clusters.connection import Connection
+from rota_cli.clusters.connection import KERBEROS, Connection, KerberosLogin, SaslLogin
 from rota_cli.errors import Failure, NotReachable, group_not_empty, unknown_group
+from rota_service.oauth_provider import TokenProvider
 
 Config = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -46,6 +48,8 @@ class Brokers:
         self.clocks = clocks
         self._client: AdminClient | None = None
         self._client_errors: list[KafkaError] = []
+        # One token for all clients of a command.
+        self._tokens: TokenProvider | None = None
 
     @property
     def admin(self) -> AdminClient:
@@ -57,7 +61,7 @@ class Brokers:
         return self._client
 
     def config(self) -> Config:
-        """Return the connection settings of every librdkafka client."""
+        """Return the connection settings of every librdkafka client. Raises NotReachable, Failure if there is no token."""
         connection = self.connection
         tls, login = connection.tls, connection.login
         config: Config = {
@@ -73,12 +77,16 @@ class Brokers:
             config["ssl.certificate.location"] = str(connection.certificate_file)
             config["ssl.key.location"] = str(connection.key_file)
         if login is not None:
-            config |= {
-                "sasl.mechanism": login.mechanism,
-                "sasl.username": login.username,
-                "sasl.password": login.password,
-            }
+            config |= {"sasl.mechanism": login.mechanism, **self._credentials(login)}
         return config
+
+    def _credentials(self, login: SaslLogin) -> Config:
+        if login.mechanism == KERBEROS:
+            return _kerberos_config(login.kerberos)
+        if login.mechanism != OAUTHBEARER:
+            return {"sasl.username": login.username, "sasl.password": login.password}
+        self._tokens = self._tokens or provider_of(login.oauth, self.clocks)
+        return {"oauth_cb": self._tokens.callback}
 
     def _check_reachable(self) -> None:
         servers = self.connection.servers.split(",")
@@ -133,8 +141,7 @@ class Brokers:
         for error in self._client_errors:
             if error.code() == KafkaError._AUTHENTICATION:
                 return Failure(
-                    f"{servers} rejected the SASL login ({error.str()}): check --sasl-mechanism, --sasl-username-file and "
-                    "--sasl-password-file"
+                    f"{servers} rejected the SASL login ({error.str()}): check --sasl-mechanism and the flags of the login"
                 )
             if error.code() == KafkaError._SSL:
                 return Failure(
@@ -144,3 +151,24 @@ class Brokers:
             f"{servers} did not answer within {self.connection.timeout_s:g} s ({reason}): check that it is a Kafka listener and whether it "
             "requires TLS (--tls-ca) or SASL (--sasl-mechanism), or raise --timeout"
         )
+
+
+def _kerberos_config(login: KerberosLogin) -> Config:
+    """Return librdkafka's properties of the login. Raises Failure if this build of librdkafka has no Kerberos."""
+    try:
+        # The way to ask librdkafka for a feature; confluent-kafka cannot query the list.
+        AdminClient({"builtin.features": "sasl_gssapi", "log_level": 0})
+    except KafkaException:
+        raise Failure(
+            "this confluent-kafka is built without Kerberos, as its wheels are: build it from source against a librdkafka "
+            "with libsasl2 (pip install --no-binary confluent-kafka confluent-kafka), or use SCRAM"
+        ) from None
+    config: Config = {"sasl.kerberos.service.name": login.service_name}
+    if login.principal:
+        config["sasl.kerberos.principal"] = login.principal
+    if login.keytab is not None:
+        config["sasl.kerberos.keytab"] = str(login.keytab)
+    else:
+        # librdkafka runs this command before it logs in, by default kinit; the tickets of the cache are there already.
+        config["sasl.kerberos.kinit.cmd"] = "true"
+    return config

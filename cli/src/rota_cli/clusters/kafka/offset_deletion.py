@@ -11,11 +11,16 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.errors import KafkaError, RequestTimedOutError
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from typing_extensions import override
 
 from rota.records import TopicPartition
-from rota_cli.clusters.connection import Connection
+from rota_cli.clusters.bearer_tokens import OAUTHBEARER, provider_of
+from rota_cli.clusters.clocks import system_clocks
+from rota_cli.clusters.connection import KERBEROS, Connection, SaslLogin
 from rota_cli.clusters.port import subscribed_topics
 from rota_cli.errors import Failure, NotReachable, group_error
+from rota_service.oauth_provider import TokenProvider
 
 # Its log would be a second line for an error of the command.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -49,13 +54,32 @@ def _settings(connection: Connection) -> dict[str, Any]:
     if connection.certificate_file is not None:
         settings["ssl_certfile"] = str(connection.certificate_file)
         settings["ssl_keyfile"] = str(connection.key_file)
+    if login is not None and login.mechanism == KERBEROS:
+        raise Failure(
+            "kafka-python, which deletes committed offsets, cannot use a keytab: delete them with kafka-consumer-groups "
+            "--delete-offsets, or use SCRAM"
+        )
     if login is not None:
-        settings |= {
-            "sasl_mechanism": login.mechanism,
-            "sasl_plain_username": login.username,
-            "sasl_plain_password": login.password,
-        }
+        settings |= {"sasl_mechanism": login.mechanism, **_credentials(login)}
     return settings
+
+
+def _credentials(login: SaslLogin) -> dict[str, Any]:
+    if login.mechanism == OAUTHBEARER:
+        return {"sasl_oauth_token_provider": CurrentToken(provider_of(login.oauth, system_clocks()))}
+    return {"sasl_plain_username": login.username, "sasl_plain_password": login.password}
+
+
+class CurrentToken(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+    """kafka-python's way to ask for a token."""
+
+    def __init__(self, tokens: TokenProvider) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    @override
+    def token(self) -> str:
+        return self._tokens.token().value
 
 
 def _translate_error(error: KafkaError, connection: Connection, group_id: str) -> Exception:

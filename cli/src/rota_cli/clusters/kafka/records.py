@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -16,7 +17,7 @@ import rota
 from rota.producer.options import OnDelivery
 from rota.records import Headers, Record, TopicPartition
 from rota_cli.clusters.kafka.brokers import Brokers
-from rota_cli.clusters.model import OffsetRange, Topic
+from rota_cli.clusters.model import OffsetRange, Topic, TopicConfig
 from rota_cli.clusters.port import FetchResult, Offsets, Records
 from rota_cli.errors import unknown_topic
 
@@ -54,8 +55,7 @@ class KafkaRecords(Records):
 
     @override
     def create(self, topic: Topic) -> None:
-        config = _retention(topic.retention_ms, topic.retention_bytes)
-        wanted = NewTopic(topic.name, num_partitions=topic.partitions, config=config)
+        wanted = NewTopic(topic.name, num_partitions=topic.partitions, config=_entries(topic.config))
         self._brokers.result(lambda: self._brokers.admin.create_topics([wanted])[topic.name])
 
     @override
@@ -64,10 +64,10 @@ class KafkaRecords(Records):
         self._brokers.result(lambda: self._brokers.admin.create_partitions([wanted])[topic])
 
     @override
-    def alter(self, topic: str, retention_ms: int | None, retention_bytes: int | None) -> None:
+    def alter(self, topic: str, config: TopicConfig) -> None:
         changes = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in _retention(retention_ms, retention_bytes).items()
+            for name, value in _entries(config).items()
         ]
         wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
 
@@ -217,9 +217,9 @@ class KafkaRecords(Records):
             consumer.close()
 
 
-def _retention(retention_ms: int | None, retention_bytes: int | None) -> dict[str, str]:
-    """Return the topic configuration of a retention, without what is None."""
-    given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
+def _entries(config: TopicConfig) -> dict[str, str]:
+    """Return the entries of a topic's configuration, without what is None."""
+    given = {name.replace("_", "."): value for name, value in asdict(config).items()}
     return {name: str(value) for name, value in given.items() if value is not None}
 
 

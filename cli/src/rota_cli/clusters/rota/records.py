@@ -1,6 +1,7 @@
 """Topics and records of the embedded log, through the public SDK."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 
 from typing_extensions import override
 
@@ -11,7 +12,7 @@ from rota.producer.options import OnDelivery
 from rota.records import TopicPartition
 from rota.topics import TopicDescription
 from rota_cli.clusters.connection import Connection
-from rota_cli.clusters.model import OffsetRange, Topic
+from rota_cli.clusters.model import OffsetRange, Topic, TopicConfig
 from rota_cli.clusters.port import FetchResult, Offsets, Records
 from rota_cli.clusters.rota.server import RotaServer
 from rota_cli.errors import NotFound, unknown_topic
@@ -69,23 +70,16 @@ class RotaRecords(Records):
 
     @override
     def create(self, topic: Topic) -> None:
-        retention = {
-            name: value
-            for name, value in (
-                ("retention_ms", topic.retention_ms),
-                ("retention_bytes", topic.retention_bytes),
-            )
-            if value is not None
-        }
-        self._topics.create({topic.name: topic.partitions}, exist_ok=False, **retention)
+        given = {name: value for name, value in asdict(topic.config).items() if value is not None}
+        self._topics.create({topic.name: topic.partitions}, exist_ok=False, **given)
 
     @override
     def add_partitions(self, topic: str, partitions: int) -> None:
         self._topics.add_partitions({topic: partitions})
 
     @override
-    def alter(self, topic: str, retention_ms: int | None, retention_bytes: int | None) -> None:
-        self._topics.alter([topic], retention_ms=retention_ms, retention_bytes=retention_bytes)
+    def alter(self, topic: str, config: TopicConfig) -> None:
+        self._topics.alter([topic], **asdict(config))
 
     @override
     def delete(self, names: Sequence[str]) -> None:
@@ -206,7 +200,10 @@ def _offset_after_unreadable(part: Fetched) -> int | None:
 
 
 def _topic(found: TopicDescription) -> Topic:
-    return Topic(found.name, found.partitions, found.retention_ms, found.retention_bytes)
+    config = TopicConfig(
+        found.retention_ms, found.retention_bytes, found.cleanup_policy, found.delete_retention_ms
+    )
+    return Topic(found.name, found.partitions, config)
 
 
 def sdk_credentials(connection: Connection) -> rota.Credentials:

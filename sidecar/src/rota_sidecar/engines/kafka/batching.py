@@ -10,13 +10,10 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from rota_proto.log.columns import CODEC, Columns, Headers, pack
-from rota_proto.log.v1 import log_pb2
+from rota_proto.log.columns import Columns, Headers
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
-
-# Several batches of this size fit into one message to the application.
-BATCH_BYTES_MAX = 512 << 10
+from rota_sidecar.engines.kafka.packing import packed
 
 
 def by_partition(messages: Sequence[Message]) -> dict[Partition, Sequence[Message]]:
@@ -62,31 +59,12 @@ def _end_of_run(offsets: Sequence[int], start: int) -> int:
 
 
 def _packed(first: int, messages: Sequence[Message], *, with_keys: bool) -> list[Batch]:
-    count = len(messages)
-    keys = list(map(Message.key, messages))
     # The declared type is wider: a consumed message has a list of pairs, or None.
     headers = cast("list[Headers | None]", list(map(Message.headers, messages)))
-    times = [time for _, time in map(Message.timestamp, messages)]
     columns = Columns(
         list(map(Message.value, messages)),
-        keys,
-        times,
+        list(map(Message.key, messages)),
+        [time for _, time in map(Message.timestamp, messages)],
         [each or () for each in headers] if any(headers) else None,
     )
-    payload = pack(columns, count, times[0])
-    if len(payload) > BATCH_BYTES_MAX and count > 1:
-        half = count // 2
-        return [
-            *_packed(first, messages[:half], with_keys=with_keys),
-            *_packed(first + half, messages[half:], with_keys=with_keys),
-        ]
-    content = log_pb2.RecordBatch(
-        base_offset=first,
-        base_timestamp_ms=times[0],
-        max_timestamp_ms=max(times),
-        count=count,
-        codec=CODEC,
-        payload=payload,
-        producer_id=-1,
-    )
-    return [Batch(first, count, len(payload), content, keys if with_keys else None)]
+    return packed(first, len(messages), columns, with_keys=with_keys)

@@ -10,7 +10,8 @@ import itertools
 import socket
 import ssl
 import struct
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from kafka.protocol.api_message import ApiMessage
@@ -18,8 +19,9 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from rota_sidecar.engines.kafka import failures
 from rota_sidecar.engines.kafka.failures import Failure
-from rota_sidecar.engines.kafka.login import log_in, refuse_unsafe
-from rota_sidecar.engines.kafka.settings import Address, KafkaSettings
+from rota_sidecar.engines.kafka.login import Channel, PreparedLogin, log_in, prepare, refuse_unsafe
+from rota_sidecar.engines.kafka.reauthentication import keep_authenticated
+from rota_sidecar.engines.kafka.settings import Address, KafkaSettings, Sasl
 from rota_sidecar.engines.kafka.tls import context_of
 from rota_sidecar.engines.kafka.versions import (
     MEMBERSHIP,
@@ -76,6 +78,13 @@ class Connection:
         self._failure: Failure | None = None
         self.ended: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
+        # Set unless a re-authentication holds back the requests.
+        self._open = asyncio.Event()
+        self._open.set()
+        # Set while no request is in flight.
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._reauthenticating: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> Address:
@@ -93,6 +102,23 @@ class Connection:
 
         A timeout ends the connection: responses come in order, so none of a later request could come before this one.
         """
+        if not self._open.is_set():
+            within_s = await self._wait_until_open(within_s)
+        return await self._send(message, within_s, client_id)
+
+    async def _wait_until_open(self, within_s: float) -> float:
+        """Wait for the end of a re-authentication; return the rest of the time. Raises Unreachable."""
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + within_s
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while not self._open.is_set():
+                    await self._open.wait()
+        except TimeoutError:
+            raise failures.silent(self.address, within_s) from None
+        return deadline_s - clock()
+
+    async def _send(self, message: ApiMessage, within_s: float, client_id: str | None = None) -> ApiMessage:
         if self._failure is not None:
             raise failures.again(self._failure)
         if len(self._in_flight) >= IN_FLIGHT_MAX:
@@ -108,6 +134,7 @@ class Connection:
             )
         waiting = _InFlight(kind, asyncio.get_running_loop().create_future())
         self._in_flight[number] = waiting
+        self._quiet.clear()
         try:
             async with asyncio.timeout(within_s):
                 self._writer.write(data)
@@ -128,6 +155,27 @@ class Connection:
         if missing:
             raise failures.too_old(self.address, missing, OLDEST_KAFKA)
 
+    async def log_in(self, sasl: Sasl, login: PreparedLogin, within_s: float) -> None:
+        """Log in, and again before each session expires. Raises Refused, Unreachable."""
+        lifetime_s = await log_in(self, login, within_s)
+        if lifetime_s > 0:
+            self._reauthenticating = asyncio.create_task(keep_authenticated(self, sasl, lifetime_s))
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Channel]:
+        """
+        Wait for the requests in flight, and hold back others; yields the channel for a login.
+
+        A JoinGroup in flight is waited for too: brokers read no request behind it, and accept the login that follows also
+        after the session has expired.
+        """
+        self._open.clear()
+        try:
+            await self._quiet.wait()
+            yield _Unheld(self)
+        finally:
+            self._open.set()
+
     def knows(self, kind: type[ApiMessage]) -> bool:
         """Return true if the broker supports this request in the version used here."""
         return is_known(kind, self._known)
@@ -144,13 +192,18 @@ class Connection:
                 # The caller may have been cancelled; this marks the exception as retrieved.
                 waiting.answer.exception()
         self._in_flight.clear()
+        # Held-back requests fail with the reason.
+        self._open.set()
+        self._quiet.set()
+        if self._reauthenticating is not None and self._reauthenticating is not asyncio.current_task():
+            self._reauthenticating.cancel()
         # Aborted, not closed: no data is lost, and TLS would wait for the peer's close_notify.
         self._writer.transport.abort()
 
     async def close(self) -> None:
         """Close the connection because it is not needed any more."""
         self.end(Unreachable(f"the connection to {self.address} was closed by this client"))
-        await asyncio.wait([self._reading])
+        await asyncio.wait([self._reading, *filter(None, [self._reauthenticating])])
 
     async def _read(self) -> None:
         """Match responses with requests until the connection ends."""
@@ -169,11 +222,18 @@ class Connection:
                     return
                 if not waiting.answer.done():
                     waiting.answer.set_result(frame)
+                if not self._in_flight:
+                    self._quiet.set()
         except (OSError, EOFError) as error:
-            if self._serves:
-                self.end(failures.lost(self.address))
-            else:
-                self.end(failures.connection_failure(error, self.address, encrypted=self._encrypted))
+            self.end(self._loss_for(error))
+
+    def _loss_for(self, error: OSError | EOFError) -> Failure:
+        """Return the failure for the end of the connection by the broker or the network."""
+        if not self._open.is_set():
+            return failures.lost_with_session(self.address)
+        if self._serves:
+            return failures.lost(self.address)
+        return failures.connection_failure(error, self.address, encrypted=self._encrypted)
 
     def _decode(self, kind: type[ApiMessage], frame: bytes) -> ApiMessage:
         message_version = VERSIONS[kind]
@@ -189,23 +249,47 @@ class Connection:
         return failures.again(failure)
 
 
+class _Unheld:
+    """A connection for the requests of a re-authentication, which holds back all others."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def address(self) -> Address:
+        return self._connection.address
+
+    async def ask(self, message: ApiMessage, within_s: float) -> ApiMessage:
+        return await self._connection._send(message, within_s)
+
+
 async def connect(address: Address, settings: KafkaSettings, within_s: float) -> Connection:
     """Connect and log in. Raises Unreachable or Refused."""
     refuse_unsafe(settings, address)
+    sasl = settings.sasl
     connection: Connection | None = None
+    login: PreparedLogin | None = None
     try:
         async with asyncio.timeout(within_s):
+            # First: a broker does not wait for long, and a token endpoint or a KDC may take a while.
+            if sasl is not None:
+                login = await prepare(sasl, address)
             connection = Connection(address, await _streams(address, settings), settings.client_id)
             await connection.learn_versions(within_s)
-            if settings.sasl is not None:
-                await log_in(connection, settings.sasl, within_s)
+            if sasl is not None and login is not None:
+                await connection.log_in(sasl, login, within_s)
             return connection
     except BaseException as error:
         if connection is not None:
             await connection.close()
         if isinstance(error, TimeoutError):
+            if sasl is not None and login is None:
+                raise failures.not_prepared(sasl, address, within_s) from None
             raise failures.silent(address, within_s) from None
         raise
+    finally:
+        if login is not None:
+            login.close()
 
 
 async def _streams(

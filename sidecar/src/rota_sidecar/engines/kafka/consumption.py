@@ -18,7 +18,7 @@ from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.batching import batches_of, by_partition
 from rota_sidecar.engines.kafka.librdkafka import DENIED, FETCH_ERRORS, UNKNOWN, Config, reason_of
 from rota_sidecar.engines.kafka.tracks import Track
-from rota_sidecar.engines.port import Refused
+from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import FetchRequest
 
 MESSAGES_AT_ONCE = 1_000
@@ -152,8 +152,8 @@ class Consumption:
         while not self._closed.is_set():
             try:
                 return Consumer({**TUNING, **self._configure(), "error_cb": self._on_error})
-            except Refused as refused:
-                self._report_outage(str(refused))
+            except (Refused, Unreachable) as failure:
+                self._report_outage(str(failure))
             except KafkaException as error:
                 self._report_outage(
                     f"the Kafka client cannot be created ({reason_of(error.args[0])}); check its certificate files"

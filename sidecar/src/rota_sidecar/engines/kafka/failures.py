@@ -3,7 +3,7 @@
 import socket
 import ssl
 
-from rota_sidecar.engines.kafka.settings import Address
+from rota_sidecar.engines.kafka.settings import Address, Sasl
 from rota_sidecar.engines.port import Refused, Unreachable
 
 Failure = Unreachable | Refused
@@ -61,10 +61,38 @@ def lost(address: Address) -> Unreachable:
     )
 
 
+def lost_with_session(address: Address) -> Unreachable:
+    """Return the failure for a connection that the broker closed during a re-authentication."""
+    return Unreachable(
+        f"Kafka at {address} closed the connection during a re-authentication; if that repeats, check that the login is still "
+        "valid, and of the same user as before"
+    )
+
+
 def silent(address: Address, within_s: float) -> Unreachable:
     """Return the failure for a timeout."""
     return Unreachable(
         f"Kafka at {address} did not answer within {within_s:g} s; check that it is running and not overloaded"
+    )
+
+
+def not_prepared(sasl: Sasl, address: Address, within_s: float) -> Unreachable:
+    """Return the failure for a login whose token or ticket takes too long."""
+    return no_ticket_yet(address, within_s) if sasl.tokens is None else no_token_yet(sasl.tokens, within_s)
+
+
+def no_ticket_yet(address: Address, within_s: float) -> Unreachable:
+    """Return the failure for a KDC that does not answer in time."""
+    return Unreachable(
+        f"no KDC has issued a ticket for Kafka at {address} within {within_s:g} s; check the realm's KDC in krb5.conf, "
+        "and the network"
+    )
+
+
+def no_token_yet(tokens: object, within_s: float) -> Unreachable:
+    """Return the failure for a source of tokens that takes too long."""
+    return Unreachable(
+        f"there is no token for the login to Kafka: {tokens} did not answer within {within_s:g} s; check that it is running"
     )
 
 

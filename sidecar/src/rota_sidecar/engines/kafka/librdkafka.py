@@ -5,14 +5,18 @@ Only these modules and `batching.py` import confluent-kafka. `wiring.py` imports
 them, for a Kafka address only: with Rota's log librdkafka would cost memory for nothing.
 """
 
+from collections.abc import Callable
+
 from confluent_kafka import KafkaError
 
 from rota_sidecar.core.delivery.events import FetchError
+from rota_sidecar.engines.kafka.conversations import token_credentials
 from rota_sidecar.engines.kafka.login import refuse_unsafe
-from rota_sidecar.engines.kafka.settings import KafkaSettings
+from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl
 from rota_sidecar.engines.port import Refused, Unreachable
 
-Config = dict[str, str | int | float | bool]
+Callback = Callable[[str], tuple[str, float, str]]
+Config = dict[str, str | int | float | bool | Callback]
 # Error codes of Kafka's protocol that KafkaError does not name.
 SASL_AUTHENTICATION_FAILED = 58
 CORRUPT_MESSAGE = 2
@@ -47,25 +51,14 @@ FETCH_ERRORS = {
     KafkaError._BAD_MSG: FetchError.CORRUPT,
     KafkaError._BAD_COMPRESSION: FetchError.CORRUPT,
 }
-MESSAGES = {
-    FetchError.OUT_OF_RANGE: (
-        "offset {offset} is out of range; reset the group's offsets, or set what the group does with an offset out of range"
-    ),
-    FetchError.UNKNOWN_TOPIC: "it does not exist; create the topic, or remove it from the group's subscription",
-    FetchError.OTHER_TOPIC: (
-        "the topic was deleted and recreated, so committed offsets of the old topic are invalid; reset the group's offsets"
-    ),
-    FetchError.DENIED: "not authorized to read its topic; allow this user to read it",
-    FetchError.CORRUPT: (
-        "the batch at offset {offset} cannot be read; check the broker's disk, or skip it with "
-        "`rota topics delete-records {topic} --partition {partition} --before OFFSET`, which deletes all records before "
-        "that offset"
-    ),
-}
 
 
 def connection_config(settings: KafkaSettings) -> Config:
-    """Return the connection settings of a librdkafka client; reads the files now. Raises Refused."""
+    """
+    Return the connection settings of a librdkafka client; reads the files now. Raises Refused, Unreachable.
+
+    With a token endpoint it blocks while that is asked: librdkafka would not say why there is no token.
+    """
     for address in settings.addresses:
         refuse_unsafe(settings, address)
     config: Config = {
@@ -84,15 +77,24 @@ def connection_config(settings: KafkaSettings) -> Config:
             config["ssl.certificate.location"] = str(files.certificate)
             config["ssl.key.location"] = str(files.key)
     if settings.sasl is not None:
-        credentials = settings.sasl.credentials()
-        config["sasl.mechanism"] = settings.sasl.mechanism
-        config["sasl.username"] = credentials.user
-        config["sasl.password"] = credentials.password
+        config |= _login(settings.sasl)
     if not RECONNECT.keys() & settings.properties.keys():
         # With one of them given, the other one is librdkafka's: it refuses a first delay that is longer than the longest.
         config |= RECONNECT
     # After the tuning of a client, which they replace, also by a property's other name.
     return {**config, **settings.properties}
+
+
+def _login(sasl: Sasl) -> Config:
+    if sasl.tokens is not None:
+        token_credentials(sasl.tokens, is_due=False)
+        return {"sasl.mechanism": sasl.mechanism, "oauth_cb": sasl.tokens.callback}
+    credentials = sasl.credentials()
+    return {
+        "sasl.mechanism": sasl.mechanism,
+        "sasl.username": credentials.user,
+        "sasl.password": credentials.password,
+    }
 
 
 def _protocol(settings: KafkaSettings) -> str:

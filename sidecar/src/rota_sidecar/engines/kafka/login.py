@@ -1,16 +1,35 @@
-"""SASL login at a broker, the first exchange on an open connection. Called by `connect` of `connection.py`."""
+"""
+SASL login at a broker: the first exchange on an open connection, and again before a session expires.
 
-from typing import Protocol
+`prepare` makes the first message, before there is a connection; `log_in` sends it and all that follow. Called by `connection.py`
+and by `reauthentication.py`.
+"""
+
+from typing import NamedTuple, Protocol
 
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from rota_sidecar.engines.kafka.scram import MECHANISMS, Unproved, exchange
+from rota_sidecar.engines.kafka.conversations import GSSAPI, Conversation, conversation_of
+from rota_sidecar.engines.kafka.scram import MECHANISMS as EXCHANGES
+from rota_sidecar.engines.kafka.scram import OAUTHBEARER, Unproved
 from rota_sidecar.engines.kafka.settings import Address, KafkaSettings, Sasl
 from rota_sidecar.engines.port import Refused, Unreachable
 
+MECHANISMS = (*EXCHANGES, GSSAPI)
 ILLEGAL_SASL_STATE = 34
 SASL_AUTHENTICATION_FAILED = 58
+# Mechanisms that send a secret as it is.
+EXPOSED = {
+    "PLAIN": (
+        "the password would be sent to {address} in plain text, readable on the network; "
+        "use TLS or SCRAM, or allow plain-text passwords"
+    ),
+    OAUTHBEARER: (
+        "the token would be sent to {address} in plain text, readable on the network; "
+        "use TLS, or allow plain-text passwords"
+    ),
+}
 
 
 class Channel(Protocol):
@@ -35,46 +54,69 @@ def refuse_unsafe(settings: KafkaSettings, address: Address) -> None:
         raise Refused(
             f"the SASL mechanism {sasl.mechanism} is not supported; use one of {', '.join(MECHANISMS)}"
         )
-    if sasl.mechanism == "PLAIN" and settings.tls is None and not address.is_loopback:
+    if sasl.mechanism in EXPOSED and settings.tls is None and not address.is_loopback:
         if settings.allow_plain_text_password:
             return
-        raise Refused(
-            f"the password would be sent to {address} in plain text, readable on the network; "
-            "use TLS or SCRAM, or allow plain-text passwords"
-        )
+        raise Refused(EXPOSED[sasl.mechanism].format(address=address))
 
 
-async def log_in(connection: Channel, sasl: Sasl, within_s: float) -> None:
+class PreparedLogin(NamedTuple):
+    """A login up to its first message, which is not sent yet."""
+
+    mechanism: str
+    conversation: Conversation
+    message: bytes
+
+    def close(self) -> None:
+        """Release what the login holds."""
+        self.conversation.close()
+
+
+async def prepare(sasl: Sasl, address: Address, *, is_due: bool = False) -> PreparedLogin:
     """
-    Log in on an open connection.
+    Read the credentials, or get a token, or a ticket for the broker at this address. Raises Unreachable, Refused.
 
-    Raises Refused if the broker rejects the login or does not prove that it knows the password, and Unreachable.
+    Called before the connection is opened: a broker does not wait for long, and a token endpoint or a KDC may take a while.
+    `is_due`: wait for a new token if the current one is due.
     """
-    credentials = sasl.credentials()
-    await _choose(connection, sasl.mechanism, within_s)
-    conversation = exchange(sasl.mechanism, credentials)
-    ours = next(conversation)
+    conversation = await conversation_of(sasl, address, is_due=is_due)
+    try:
+        message = await conversation.next(None)
+    except BaseException:
+        conversation.close()
+        raise
+    assert message is not None, "each mechanism begins with a message of the client"
+    return PreparedLogin(sasl.mechanism, conversation, message)
+
+
+async def log_in(connection: Channel, login: PreparedLogin, within_s: float) -> float:
+    """
+    Log in on an open connection; return the lifetime of the session in seconds, 0: without limit.
+
+    Raises Refused if the broker rejects the login or does not prove that it knows the secret, and Unreachable.
+    """
+    mechanism, conversation, message = login
+    await _choose(connection, mechanism, within_s)
     while True:
-        answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=ours), within_s)
+        answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=message), within_s)
         if answer.error_code == SASL_AUTHENTICATION_FAILED:
-            # The broker's message has no detail: it must not reveal which of the two is wrong.
-            raise Refused(
-                f"Kafka at {connection.address} rejects the login of user {credentials.user!r} with {sasl.mechanism}; "
-                "check the user and the password"
-            )
+            raise conversation.reject(connection.address)
         if answer.error_code:
             raise Unreachable(
                 f"Kafka at {connection.address} cannot verify the login now (error {answer.error_code})"
             )
         try:
-            ours = conversation.send(bytes(answer.auth_bytes))
-        except StopIteration:
-            return
+            following = await conversation.next(bytes(answer.auth_bytes))
         except Unproved as error:
+            secret = "its key" if mechanism == GSSAPI else "the password"
             raise Refused(
-                f"Kafka at {connection.address} has not proved with {sasl.mechanism} that it knows the password "
+                f"Kafka at {connection.address} has not proved with {mechanism} that it knows {secret} "
                 f"({error}); check that this is your broker"
             ) from None
+        if following is None:
+            conversation.accept()
+            return float(answer.session_lifetime_ms) / 1000
+        message = following
 
 
 async def _choose(connection: Channel, mechanism: str, within_s: float) -> None:

@@ -84,7 +84,7 @@ class Lookup:
         reasons: list[str] = []
         try:
             client = AdminClient(
-                connection_config(self.settings),
+                connection_config(self.settings),  # type: ignore[arg-type]  # callbacks are missing in its types
                 error_cb=lambda error: reasons.append(reason_of(error)),
             )
             responses = [

@@ -6,7 +6,7 @@ librdkafka.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -21,12 +21,13 @@ from rota_sidecar.engines.kafka.consumption import (
     Outage,
     TopicSuspected,
 )
-from rota_sidecar.engines.kafka.librdkafka import MESSAGES, Config, connection_config
+from rota_sidecar.engines.kafka.fetch_errors import message_of
+from rota_sidecar.engines.kafka.librdkafka import Config, connection_config
 from rota_sidecar.engines.kafka.lookups import Lookup
+from rota_sidecar.engines.kafka.read_options import OnOutage, ReadOptions
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topic_watch import TopicWatch
 from rota_sidecar.engines.records import (
-    UNLIMITED,
     FetchLimits,
     FetchRequest,
     OffsetAndTimestamp,
@@ -39,21 +40,6 @@ AMBIGUOUS = (FetchError.OUT_OF_RANGE, FetchError.UNKNOWN_TOPIC)
 
 # Default and lowest value of librdkafka's message.max.bytes.
 MESSAGE_BYTES, MESSAGE_BYTES_MIN = 1_000_000, 1_000
-
-OnOutage = Callable[[str], None]
-"""Callback on the event loop: the reason when an outage begins, once; an empty string when it is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """Options of the consumer."""
-
-    # Sent to the brokers; the consumer does not join this group.
-    group_id: str
-    read_committed: bool
-    # Batches have the keys of their records.
-    with_keys: bool
-    limits: FetchLimits = UNLIMITED
 
 
 @dataclass(slots=True)
@@ -182,8 +168,7 @@ class KafkaRecords(Records):
         reading = self._readings.get(failed.partition)
         if reading is None or reading.delivery_epoch != failed.delivery_epoch or reading.failure is not None:
             return
-        topic, number = failed.partition
-        message = MESSAGES[failed.fetch_error].format(offset=failed.offset, topic=topic, partition=number)
+        message = message_of(failed.fetch_error, failed.partition, failed.offset)
         failure = ReadFailed(reading.delivery_epoch, failed.fetch_error, message)
         task = self._loop.create_task(self._fail(failed.partition, failure))
         self._checks.add(task)
@@ -199,7 +184,8 @@ class KafkaRecords(Records):
         reading = self._readings.get(partition)
         if reading is not None:
             self._consumption.set_request(partition, None)
-            self._end(partition, ReadFailed(reading.delivery_epoch, fetch_error, MESSAGES[fetch_error]))
+            message = message_of(fetch_error, partition, -1)
+            self._end(partition, ReadFailed(reading.delivery_epoch, fetch_error, message))
 
     def _end(self, partition: Partition, failure: ReadFailed) -> None:
         """Fail the pending fetch of this delivery epoch, or else its next one."""

@@ -1,5 +1,6 @@
 """
-The client side of SASL: PLAIN, and SCRAM (RFC 5802) as Kafka implements it. Takes and returns bytes; `login.py` sends them.
+The client side of SASL: PLAIN, SCRAM (RFC 5802) as Kafka implements it, and OAUTHBEARER (RFC 7628). Takes and returns bytes;
+`login.py` sends them.
 
 As in Kafka's own clients, users and passwords are encoded as UTF-8 without SASLprep.
 """
@@ -14,7 +15,9 @@ from secrets import token_urlsafe
 from rota_sidecar.engines.kafka.settings import Credentials
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS = ("PLAIN", *HASHES)
+OAUTHBEARER = "OAUTHBEARER"
+PASSWORD_MECHANISMS = ("PLAIN", *HASHES)
+MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 # RFC 7677 requires at least 4,096, and Kafka stores at most 16,384. The upper limit bounds the time of the hash.
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 131_072
 NO_CHANNEL_BINDING = "n,,"
@@ -28,10 +31,21 @@ class Unproved(Exception):
 
 
 def exchange(mechanism: str, credentials: Credentials, nonce: str = "") -> Exchange:
-    """Start the exchange of a mechanism in MECHANISMS. Without `nonce`, which is for tests, a random one is drawn."""
+    """
+    Start the exchange of a mechanism in MECHANISMS; for OAUTHBEARER the token is the password.
+
+    Without `nonce`, which is for tests, a random one is drawn.
+    """
     if mechanism in HASHES:
         return _scram(HASHES[mechanism], credentials, nonce or token_urlsafe(24))
-    return _plain(credentials)
+    return _bearer(credentials) if mechanism == OAUTHBEARER else _plain(credentials)
+
+
+def _bearer(credentials: Credentials) -> Exchange:
+    problem = yield f"n,,\1auth=Bearer {credentials.password}\1\1".encode()
+    if problem:
+        # The server has said why in JSON, and waits for this to end the exchange with an error.
+        yield b"\1"
 
 
 def _plain(credentials: Credentials) -> Exchange:

@@ -1,14 +1,18 @@
 """Connection settings for Kafka, filled in from the sidecar's configuration. Each connection reads the files that they name."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from typing_extensions import override
 
 from rota_service.addresses import is_loopback_host
 from rota_sidecar.engines.port import Refused
+
+if TYPE_CHECKING:
+    from rota_service.oauth_provider import TokenProvider
 
 PORT_MAX = 65_535
 
@@ -63,21 +67,44 @@ class TlsFiles:
 
 
 class Credentials(NamedTuple):
-    """User and password of a login."""
+    """User and password of a login, and for how many seconds they are valid."""
 
     user: str
     password: str
+    lifetime_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Kerberos:
+    """
+    A login with Kerberos (GSSAPI). Without a keytab the tickets are those of the credential cache, `$KRB5CCNAME`.
+
+    Realms and their KDCs are in `krb5.conf`, or the file that `$KRB5_CONFIG` names.
+    """
+
+    # Empty: the first one of the keytab, or that of the credential cache.
+    principal: str = ""
+    keytab: Path | None = None
+    # The first part of the brokers' principals; the second one is the host of the address that is dialled.
+    service_name: str = "kafka"
 
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """A SASL login. User and password come from files, or else from the environment; never from command-line arguments."""
+    """
+    A SASL login. User and password come from files, or else from the environment; never from command-line arguments.
+
+    GSSAPI has neither: its settings are those of `kerberos`.
+    Invariant: `tokens` is set for OAUTHBEARER only, where it takes the place of user and password.
+    """
 
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
     user_file: Path | None = None
     password_file: Path | None = None
+    kerberos: Kerberos = Kerberos()
+    tokens: "TokenProvider | None" = field(default=None, repr=False)
 
     def credentials(self) -> Credentials:
         """Read the credentials. Raises Refused if one is empty or unreadable."""

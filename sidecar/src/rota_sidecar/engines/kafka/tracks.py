@@ -1,4 +1,7 @@
-"""Prefetched batches of one Kafka partition, between the consumer and the fetches. Used by `consumption.py`; pure."""
+"""
+Prefetched batches of one Kafka partition, between the consumer and the fetches; pure. Used by `consumption.py` and by
+`python_client/fetcher.py`.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -50,6 +53,11 @@ class Track:
         self._ahead += batches
         self.ahead_bytes += sum(batch.size for batch in batches)
         self.position = batches[-1].end
+        self.is_known = True
+
+    def advance(self, offset: int) -> None:
+        """Continue at this offset: what is before it was read, or is nothing for readers, such as control batches."""
+        self.position = max(self.position, offset)
         self.is_known = True
 
     def reach_end(self, offset: int) -> None:

@@ -9,6 +9,8 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import group
+from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
+from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -16,6 +18,7 @@ from kafka.protocol.metadata import (
     FindCoordinatorResponse,
     MetadataRequest,
 )
+from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -48,6 +51,13 @@ MEMBERSHIP: dict[type[ApiMessage], MessageVersion] = {
     # Topic ids came with 10.
     MetadataRequest: MessageVersion(metadata.VERSION, metadata.Metadata),
 }
+# Messages of `python_client`. Every broker that supports all of MEMBERSHIP supports these versions too.
+RECORDS: dict[type[ApiMessage], MessageVersion] = {
+    # Topics by their ids, and the comparison of leader epochs.
+    FetchRequest: MessageVersion(13, FetchResponse),
+    ListOffsetsRequest: MessageVersion(7, ListOffsetsResponse),
+    ProduceRequest: MessageVersion(9, ProduceResponse),
+}
 # Messages that are sent before the broker's versions are known, or only if the broker supports them.
 OTHERS: dict[type[ApiMessage], MessageVersion] = {
     ApiVersionsRequest: MessageVersion(3, ApiVersionsResponse),
@@ -56,7 +66,7 @@ OTHERS: dict[type[ApiMessage], MessageVersion] = {
     # Kafka 3.8 and newer; has the types of groups.
     ListGroupsRequest: MessageVersion(5, ListGroupsResponse),
 }
-VERSIONS = {**MEMBERSHIP, **OTHERS}
+VERSIONS = {**MEMBERSHIP, **RECORDS, **OTHERS}
 # The first release that supports all of MEMBERSHIP.
 OLDEST_KAFKA = "3.7"
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 from rota_sidecar.engines.kafka.librdkafka import Config, connection_config, failure_of, reason_of
 from rota_sidecar.engines.kafka.settings import KafkaSettings
 from rota_sidecar.engines.kafka.topics import KafkaTopics
+from rota_sidecar.engines.kafka.write_errors import missing_topic, rejection_of, too_late
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
 
@@ -72,9 +73,7 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
         self._known |= set(await self._topics.describe(missing, within_s))
         for topic in missing:
             if topic not in self._known:
-                raise Refused(
-                    f"the dead-letter topic {topic!r} does not exist; create it, or name another topic in the group's settings"
-                )
+                raise missing_topic(topic)
 
     def _write(self, dead_letters: Sequence[DeadLetter], within_s: float) -> None:
         """Produce and flush; runs in a worker thread."""
@@ -101,7 +100,9 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
         if errors or left:
             # Built before the purge, which reports the remaining messages as purged.
             failure = (
-                _failure(dead_letters[0].topic, errors) if errors else _too_late(left, dead_letters, within_s)
+                _failure(dead_letters[0].topic, errors)
+                if errors
+                else too_late(left, len(dead_letters), within_s)
             )
             self._discard(producer)
             raise failure
@@ -123,18 +124,7 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
 
 
 def _failure(topic: str, errors: Sequence[KafkaError]) -> Unreachable | Refused:
-    return failure_of(
-        errors[0],
-        f"Kafka rejected dead letters for {topic!r} ({reason_of(errors[0])}); "
-        "check the topic's settings, and that this user may write to it",
-    )
-
-
-def _too_late(left: int, dead_letters: Sequence[DeadLetter], within_s: float) -> Unreachable:
-    return Unreachable(
-        f"Kafka has not acknowledged {left} of {len(dead_letters)} dead letters within {within_s:g} s; "
-        "they are retried later"
-    )
+    return failure_of(errors[0], rejection_of(topic, reason_of(errors[0])))
 
 
 def _delivered(errors: list[KafkaError], error: KafkaError | None, _: Message) -> None:

@@ -16,7 +16,7 @@ from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from rota_proto.log.v1 import log_pb2 as log
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 from tests.conformance.driver import FIRST_PRODUCER, ROTA, FutureCall, Settings, transactional_id
-from tests.support.coordinator import Coordinator, bearer
+from tests.support.coordinator import OWN_CONNECTION, Coordinator, bearer
 
 FRAMES = {
     pb.JoinGroupRequest: "join_group",
@@ -45,11 +45,11 @@ class Login(NamedTuple):
 def channel_to(address: str, login: Login | None = None) -> grpc.aio.Channel:
     """A connection: in plain text without a login."""
     if login is None:
-        return grpc.aio.insecure_channel(address)
+        return grpc.aio.insecure_channel(address, options=OWN_CONNECTION)
     # Not gRPC's credentials of calls: a channel of grpc.aio that is closed while a thread of gRPC forgets them waits for that thread
     # without end, and the thread for Python's lock.
     interceptors = [UnaryToken(login.token), StreamToken(login.token)] if login.token else None
-    return grpc.aio.secure_channel(address, login.encryption, interceptors=interceptors)
+    return grpc.aio.secure_channel(address, login.encryption, OWN_CONNECTION, interceptors=interceptors)
 
 
 def with_token(details: grpc.aio.ClientCallDetails, token: str) -> grpc.aio.ClientCallDetails:

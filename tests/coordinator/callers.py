@@ -16,7 +16,7 @@ from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.server import FRAMES
 from tests.support.certificates import Issued
-from tests.support.coordinator import bearer
+from tests.support.coordinator import OWN_CONNECTION, bearer
 
 WITHIN_S = 60
 # A call may take as long as WITHIN_S, and stories have several.
@@ -34,10 +34,6 @@ def run(body: Coroutine[None, None, None]) -> None:
             await body
 
     asyncio.run(bounded())
-
-
-# Else channels of one process to one address share a connection, and the limits that the server has for it.
-OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
 
 
 def channel(address: str, *, trusts: Path | None = None, shows: Issued | None = None) -> grpc.aio.Channel:

@@ -66,7 +66,7 @@ class Fleet:
     async def shares(self, asked: str) -> dict[str, int]:
         """Return the number of slots of each process, as one process sees it."""
         async with channel_to(self.members[asked].address, self.access.login) as channel:
-            reply = await AdminStub(channel).DescribeSlots(admin.DescribeSlotsRequest(), timeout=TRY_S)
+            reply = await AdminStub(channel).DescribeSlots(admin.DescribeSlotsRequest(), timeout=GIVES_UP_S)
         owners = [slot.owner_address for slot in reply.slots]
         return {name: owners.count(address) for name, address in self.addresses.items()}
 

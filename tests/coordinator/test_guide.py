@@ -5,9 +5,9 @@ import re
 import pytest
 
 from rota_coordinator.core.group.effects import Cause
+from rota_coordinator.core.log.config import DELETE_RETENTION_MS, LogConfig
 from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.options import GROUP_FLAGS, parse
-from rota_sidecar.config.flags import REQUEST_TIMEOUT_MS
 from tests.support.tree import REPO
 
 GUIDE = (REPO / "docs/guide/coordinator.md").read_text()
@@ -46,12 +46,14 @@ def test_settings_of_kafkas_brokers_are_flags_with_the_defaults_that_are_shown()
     by_flag = {flag: name for name, (flag, _) in GROUP_FLAGS.items()}
     shown = rows("Settings of Kafka's brokers")
     flags = {here.removeprefix("--"): ours for _, here, _, ours, _ in shown if here.startswith("--")}
-    assert len(flags) > 7
+    assert len(flags) > 9
+    # Of a new store: the flag has no default, because an existing store has its number.
+    assert flags.pop("slots") == str(SLOTS)
     assert flags == {flag: str(options[by_flag.get(flag, flag.replace("-", "_"))]) for flag in flags}
     others = {kafka: ours for kafka, here, _, ours, _ in shown if not here.startswith("--")}
     assert others == {
-        "offsets.commit.timeout.ms": str(REQUEST_TIMEOUT_MS.default),
-        "offsets.topic.num.partitions": str(SLOTS),
+        "log.cleaner.min.cleanable.ratio": str(LogConfig().min_cleanable_dirty_ratio),
+        "log.cleaner.delete.retention.ms": str(DELETE_RETENTION_MS),
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.driver import DEFAULT
 from tests.conformance.members import Member, form

@@ -17,10 +17,11 @@ from rota_coordinator.core.group.answers import Request
 from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.instants import MonotonicMs, WallClock
 from rota_coordinator.core.quotas import Quotas
+from rota_coordinator.core.slots.table import SLOTS
+from rota_coordinator.runtime.environments import SlotEnvironment
 from rota_coordinator.runtime.observer import Observers
 from rota_coordinator.runtime.overload import Stalls
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.runtime.slot import SlotEnvironment
 from rota_coordinator.store.port import Claim, Store
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
@@ -82,6 +83,7 @@ class Memory(Store):
     """A store that writes one append after the other."""
 
     latency_s: float = LATENCY_S
+    slots: int = SLOTS
     written: dict[int, list[Record]] = field(default_factory=dict)
     appends: int = 0
     compactions: int = 0

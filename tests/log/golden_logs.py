@@ -13,6 +13,7 @@ from google.protobuf import text_format
 from rota_coordinator.core.instants import WallMs
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.log.log import Log
+from rota_coordinator.core.log.partition import Cleaned
 from rota_coordinator.store import batches
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.records_pb2 import Record, RecordBatch
@@ -44,6 +45,7 @@ def write_story() -> Engine:
     engine.create(partitions=2, retention_ms=3_600_000, retention_bytes=2**40)
     engine.create("clicks", retention_ms=0, retention_bytes=0)
     engine.grow("clicks", 3)
+    compact(engine, "state")
     engine.create("gone", partitions=4)
     engine.delete("gone")
     engine.produce(records=5)
@@ -81,6 +83,17 @@ def write_story() -> Engine:
     )
     engine.decide(lambda effects: engine.log.add_offsets(instance, WallMs(engine.now_ms), effects))
     return engine
+
+
+def compact(engine: Engine, name: str) -> None:
+    """A topic that is compacted, and one pass over its first partition."""
+    request = pb.CreateTopicsRequest()
+    request.topics.add(
+        name=name, partitions=2, cleanup_policy=pb.CLEANUP_POLICY_COMPACT, delete_retention_ms=1_000
+    )
+    engine.decide(lambda effects: engine.log.create_topics(request, engine.topic_id, effects))
+    cleaned = Cleaned(until=7, indexed_until=9, tombstones_until=5, tombstones_ms=engine.now_ms)
+    engine.decide(lambda effects: engine.log.cleaned(engine.partition(0, name), cleaned, effects))
 
 
 def written(engine: Engine) -> list[list[Record]]:

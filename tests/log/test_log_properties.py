@@ -286,4 +286,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 # Fixed examples: the same tree gives the same verdict.
-TestAnyOrder.settings = settings(max_examples=100, stateful_step_count=40, derandomize=True, deadline=None)
+TestAnyOrder.settings = settings(max_examples=100, stateful_step_count=40, derandomize=True)

@@ -11,7 +11,8 @@ from rota_coordinator.core.log.administration import Creator
 from rota_coordinator.core.log.batch import ROW_BYTES
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.quotas import NOTHING, Budget, Quota, Quotas, Usage
-from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
+from rota_coordinator.runtime.environments import LogEnvironment
+from rota_coordinator.runtime.topic_log import TopicLog
 from rota_coordinator.store.sqlite import open_store
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb

@@ -113,6 +113,7 @@ WRITES: dict[str, tuple[Write, Sequence[int]]] = {
     "a transaction": (append_together, [SLOT, LOG_SLOT]),
     "a snapshot": (lambda store, epochs: store.compact(SLOT, epochs.slot, [record(3)]), [SLOT]),
     "retention": (lambda store, epochs: store.drop_rows(LOG_ID, None), [LOG_SLOT]),
+    "compaction": (lambda store, epochs: store.rewrite_rows(LOG_ID, []), [LOG_SLOT]),
     "a claim": (lambda store, epochs: store.claim(SLOT), [SLOT]),
 }
 

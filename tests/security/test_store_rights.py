@@ -37,15 +37,15 @@ def as_role(database: str, role: str) -> str:
     return psycopg.conninfo.make_conninfo(database, user=role, password=PASSWORD)
 
 
-def printed(role: str) -> str:
+def printed(role: str, *flags: str) -> str:
     """The script for an administrator."""
-    command = [sys.executable, "-m", "rota_coordinator", "--print-schema", role]
+    command = [sys.executable, "-m", "rota_coordinator", "--print-schema", role, *flags]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def run_script(database: str, role: str) -> None:
+def run_script(database: str, role: str, *flags: str) -> None:
     with psycopg.connect(database, autocommit=True) as administrator:
-        administrator.execute(printed(role).encode())
+        administrator.execute(printed(role, *flags).encode())
 
 
 def refused(dsn: str) -> str:
@@ -107,3 +107,16 @@ def test_the_script_can_be_run_again(database: str, role: str) -> None:
     run_script(database, role)
     run_script(database, role)
     assert not any("CREATE" in right for rights in RIGHTS.values() for right in rights)
+
+
+def test_the_script_decides_on_the_number_of_slots_once(database: str, role: str) -> None:
+    async def body() -> None:
+        store = await open_store(as_role(database, role))
+        assert store.slots == 7
+        await store.close()
+        with pytest.raises(StoreError, match="has 7 slots, not 50"):
+            await open_store(as_role(database, role), slots=50)
+
+    for flags in (["--slots=7"], [], ["--slots=50"]):
+        run_script(database, role, *flags)
+        asyncio.run(body())

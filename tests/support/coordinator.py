@@ -20,6 +20,9 @@ from tests.support.processes import Process, current_owner
 from tests.support.workdir import logs
 
 START_S = 20
+# Options of a channel that shares no connection with the other channels of its process to the same address: neither the
+# server's limits for it, nor its wait after a failure, when a coordinator is started at the port of one that was killed.
+OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
 READY = re.compile(r"listening on ([^\s\"]+)")
 HTTP = re.compile(r"http on ([^\s\"]+)")
 # What makes a coordinator answer as fast as the cases expect, and as the reference broker is set up.
@@ -100,7 +103,7 @@ class Coordinator:
         topic = log_pb2.CreateTopicsRequest.Topic(
             name=name, partitions=partitions, retention_ms=-1, retention_bytes=-1
         )
-        with grpc.insecure_channel(self.address) as channel:
+        with grpc.insecure_channel(self.address, OWN_CONNECTION) as channel:
             request = log_pb2.CreateTopicsRequest(topics=[topic])
             made = LogStub(channel).CreateTopics(request, timeout=START_S)
         assert [each.error_code for each in made.topics] == [NONE]
@@ -108,7 +111,7 @@ class Coordinator:
     def grow_topic(self, name: str, partitions: int) -> None:
         """Add partitions to a topic of its log, up to this number."""
         topic = log_pb2.CreatePartitionsRequest.Topic(name=name, partitions=partitions)
-        with grpc.insecure_channel(self.address) as channel:
+        with grpc.insecure_channel(self.address, OWN_CONNECTION) as channel:
             request = log_pb2.CreatePartitionsRequest(topics=[topic])
             grown = LogStub(channel).CreatePartitions(request, timeout=START_S)
         assert [each.error_code for each in grown.topics] == [NONE]
@@ -122,7 +125,7 @@ class Coordinator:
         return self._describe(group).protocol_name
 
     def _describe(self, group: str) -> DescribedGroup:
-        with grpc.insecure_channel(self.address) as channel:
+        with grpc.insecure_channel(self.address, OWN_CONNECTION) as channel:
             request = DescribeGroupsRequest(group_ids=[group])
             return AdminStub(channel).DescribeGroups(request, timeout=START_S).groups[0]
 

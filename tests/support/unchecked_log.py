@@ -10,7 +10,7 @@ from rota_coordinator.core.log.batch import Row
 from rota_coordinator.core.log.config import LogConfig
 
 
-def unchecked(row: Row, config: LogConfig) -> None:
+def unchecked(row: Row, config: LogConfig, *, needs_keys: bool = False) -> None:
     """Take any batch."""
 
 

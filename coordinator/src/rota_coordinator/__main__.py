@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rota_coordinator.options import option_error, parse, secret_in
+from rota_coordinator.options import option_error, parse, secret_in, slots_error
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.store.port import StoreError
 from rota_service.addresses import BindError
@@ -17,7 +17,9 @@ def main() -> None:
     if options.print_schema:
         from rota_coordinator.store.postgres_schema import script
 
-        print(script(options.print_schema))
+        if error := slots_error(options):
+            sys.exit(f"rota-coordinator: {error}")
+        print(script(options.print_schema, options.slots))
         return
     error = secret_in(sys.argv[1:]) or option_error(options)
     if error:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from rota_coordinator.core.group.config import MEMBERS_MAX, MINUTE_MS, GroupConfig
 from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
+from rota_coordinator.core.slots.table import SLOTS, SLOTS_MAX
 from rota_coordinator.runtime import failpoints
 from rota_coordinator.security.limits import BadLimit, Limits, limit_names, parse_limits
 from rota_coordinator.store.port import LEASE_MS_MAX
@@ -48,6 +49,10 @@ GROUP_FLAGS = {
         "maximum length of the metadata of a committed offset, in UTF-16 code units",
     ),
     "offsets_retention_ms": ("offsets-retention-ms", "retention of the committed offsets of an empty group"),
+    "commit_timeout_ms": (
+        "offsets-commit-timeout-ms",
+        "time after which a commit that is not durable yet is answered with REQUEST_TIMED_OUT; it may still become durable",
+    ),
 }
 
 
@@ -133,6 +138,20 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="interval between checks for expired offsets",
     )
+    parser.add_argument(
+        "--slots",
+        type=int,
+        metavar="N",
+        help=f"number of slots that groups are distributed over, of a new store: {SLOTS} if omitted, at most {SLOTS_MAX}; "
+        "a store keeps its number, and starts with another one are rejected",
+    )
+
+
+def slots_error(options: argparse.Namespace) -> str:
+    """Return the error message for a number of slots beyond its limits; empty when it is valid."""
+    if options.slots is None or 1 <= options.slots <= SLOTS_MAX:
+        return ""
+    return f"--slots must be between 1 and {SLOTS_MAX}, not {options.slots}"
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -169,7 +188,14 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=MINUTE_MS,
         metavar="N",
-        help="interval between checks for records beyond their retention",
+        help="interval between checks for records beyond their retention, and for logs to compact",
+    )
+    parser.add_argument(
+        "--log-min-compaction-lag-ms",
+        type=int,
+        default=MINUTE_MS,
+        metavar="N",
+        help="age from which records are compacted, in topics with the cleanup policy compact",
     )
 
 
@@ -267,6 +293,7 @@ def option_error(options: argparse.Namespace) -> str:
     return (
         backup_error(options)
         or limit_error(options)
+        or slots_error(options)
         or quota_error(options)
         or security_error(options, options.listen.rpartition(":")[0])
     )
@@ -287,6 +314,8 @@ def limit_error(options: argparse.Namespace) -> str:
         return f"--slot-lease-ms must be at most {LEASE_MS_MAX}, not {options.slot_lease_ms}"
     if options.members_max > MEMBERS_MAX:
         return f"--group-max-size must be at most {MEMBERS_MAX}, not {options.members_max}"
+    if options.commit_timeout_ms < 1:
+        return f"--offsets-commit-timeout-ms must be at least 1, not {options.commit_timeout_ms}"
     return ""
 
 

@@ -10,7 +10,7 @@ import asyncio
 import gc
 import signal
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import fields
 from http import HTTPStatus
 from pathlib import Path as FilePath
@@ -26,14 +26,16 @@ from rota_coordinator.rpc.group_service import make_server
 from rota_coordinator.rpc.sessions import Sessions
 from rota_coordinator.rpc.watch import Watchers
 from rota_coordinator.runtime.clocks import Clocks, elapsed_ms, elapsed_s, wall_s
+from rota_coordinator.runtime.compaction import Compaction
+from rota_coordinator.runtime.environments import LogEnvironment, SlotEnvironment
 from rota_coordinator.runtime.failpoints import Failpoints
 from rota_coordinator.runtime.observer import Observers
 from rota_coordinator.runtime.overload import Stalls
 from rota_coordinator.runtime.ownership import Lease, OwnershipCallbacks, SharedOwnership
 from rota_coordinator.runtime.restored import prepare_restored, skip_producer_ids
+from rota_coordinator.runtime.retention import Retention
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.runtime.slot import SlotEnvironment
-from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
+from rota_coordinator.runtime.topic_log import TopicLog
 from rota_coordinator.security.wiring import secure
 from rota_coordinator.store.port import LEASE_MS_MAX, LogStore, SharedStore, Store, StoreError
 from rota_service.event_log import EventLog, open_event_log
@@ -47,7 +49,6 @@ COLLECT_AFTER = (50_000, 20, 100)
 async def serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT, then shut down."""
     event_log = open_event_log("rota-coordinator", options.log_format)
-    sessions, watchers = Sessions(), Watchers()
     security = secure(options, quota_of(options), event_log.warning)
     failpoints = Failpoints(options.failpoints, event_log.warning)
     metrics = Metrics(lambda: service.slots, security.connections.counts)
@@ -58,6 +59,7 @@ async def serve(options: argparse.Namespace) -> None:
     lease = Lease(elapsed_ms, options.slot_lease_ms)
     clocks = Clocks(clock, wall_s)
     store, shared, rows = await open_store(options)
+    sessions, watchers = Sessions(), Watchers(store.slots)
     environment = SlotEnvironment(
         store,
         GroupConfig(**{field.name: getattr(options, field.name) for field in fields(GroupConfig)}),
@@ -81,7 +83,7 @@ async def serve(options: argparse.Namespace) -> None:
         callbacks = OwnershipCallbacks(event_log.warning, sessions.go_away)
         service.ownership = SharedOwnership(shared, service.slots, lambda: service.address, lease, callbacks)
     if rows is not None:
-        service.serve_log(log_environment(rows, clocks, event_log, environment.quotas))
+        service.serve_log(log_environment(rows, options, clocks, event_log, environment.quotas))
     server = make_server(access_control := security.access_control(service), sessions, watchers, service.log)
     host = options.listen.rpartition(":")[0]
     port = security.listen(server, options.listen)
@@ -102,7 +104,7 @@ async def serve(options: argparse.Namespace) -> None:
     tasks = [
         asyncio.create_task(service.run(listening)),
         asyncio.create_task(expire_offsets(service, options.offsets_check_interval_ms / 1000)),
-        asyncio.create_task(retain_records(service.log, options.log_retention_check_interval_ms / 1000)),
+        *(asyncio.create_task(each) for each in log_tasks(service.log, options)),
         asyncio.create_task(security.keep(access_control, port)),
     ]
     await until_stopped(stopped, tasks)
@@ -125,7 +127,7 @@ async def prepare(options: argparse.Namespace) -> int:
 
         if not FilePath(rest).exists():
             raise StoreError(f"{rest} does not exist; copy the backup there before --restored")
-        file = sqlite.open_store(FilePath(rest), restoring=True)
+        file = sqlite.open_store(FilePath(rest), slots=options.slots, restoring=True)
         try:
             count = await prepare_restored(file, None, clocks.wall_ms)
             await skip_producer_ids(file, clocks.wall_ms())
@@ -151,12 +153,14 @@ async def until_stopped(stopped: "asyncio.Task[bool]", tasks: "Sequence[asyncio.
         task.cancel()
 
 
-def log_environment(rows: LogStore, clocks: Clocks, event_log: EventLog, quotas: Quotas) -> LogEnvironment:
+def log_environment(
+    rows: LogStore, options: argparse.Namespace, clocks: Clocks, event_log: EventLog, quotas: Quotas
+) -> LogEnvironment:
     """Return the dependencies of the embedded log."""
     new_uuid = lambda: uuid.uuid4().bytes
     return LogEnvironment(
         rows,
-        LogConfig(),
+        LogConfig(min_compaction_lag_ms=options.log_min_compaction_lag_ms),
         clocks.wall_ms,
         new_uuid,
         event_log.warning,
@@ -211,14 +215,14 @@ async def open_store(options: argparse.Namespace) -> OpenedStore:
     if engine == "sqlite":
         from rota_coordinator.store import sqlite
 
-        file = sqlite.open_store(FilePath(rest))
+        file = sqlite.open_store(FilePath(rest), slots=options.slots)
         return OpenedStore(file, rows=file if options.log else None)
     # Imported on demand: a coordinator on SQLite needs no PostgreSQL client.
     from rota_coordinator.store import postgres, postgres_tls
 
     if not options.insecure and (refused := postgres_tls.problem(options.store)):
         raise StoreError(refused)
-    store = await postgres.open_store(options.store, options.slot_lease_ms)
+    store = await postgres.open_store(options.store, options.slot_lease_ms, options.slots)
     return OpenedStore(store, shared=store)
 
 
@@ -229,9 +233,25 @@ async def expire_offsets(service: Service, every_s: float) -> None:
         service.expire_offsets()
 
 
+def log_tasks(log: TopicLog | None, options: argparse.Namespace) -> "Sequence[Coroutine[None, None, None]]":
+    """Return the tasks that delete and compact records periodically; they run forever, also without a log."""
+    every_s = options.log_retention_check_interval_ms / 1000
+    return retain_records(log, every_s), compact_records(log, every_s)
+
+
 async def retain_records(log: TopicLog | None, every_s: float) -> None:
     """Apply retention periodically; runs forever, also without a log."""
+    retention = None if log is None else Retention(log)
     while True:
         await asyncio.sleep(every_s)
-        if log is not None:
-            await log.retain()
+        if retention is not None:
+            await retention.run()
+
+
+async def compact_records(log: TopicLog | None, every_s: float) -> None:
+    """Compact logs periodically; runs forever, also without a log."""
+    compaction = None if log is None else Compaction(log, log.environment.store)
+    while True:
+        await asyncio.sleep(every_s)
+        if compaction is not None:
+            await compaction.run()

@@ -12,7 +12,7 @@ from rota_coordinator.core.group.effects import Cause, Round
 from rota_coordinator.core.group.state import Group, State
 from rota_coordinator.observability.metrics import Metrics
 from rota_coordinator.runtime.observer import Error, Observer, Observers
-from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_coordinator.security.connections import ConnectionCounts
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb

@@ -3,7 +3,7 @@
 import pytest
 
 from rota_coordinator.core.group import round
-from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from tests.conformance.members import Member, fetch, form
 from tests.coordinator.virtual import Virtual, play

@@ -11,8 +11,8 @@ from typing_extensions import override
 from rota_coordinator.core.instants import WallMs
 from rota_coordinator.core.log.batch import Header
 from rota_coordinator.core.log.config import LogConfig
-from rota_coordinator.runtime.slot import SlotState
-from rota_coordinator.runtime.topic_log import LogEnvironment
+from rota_coordinator.runtime.environments import LogEnvironment
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_coordinator.store.port import LogStore
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb

@@ -1,11 +1,14 @@
 """More work than can be done: commits are refused, heartbeats are not; and what was accepted is kept."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rota_coordinator.runtime import overload
+from rota_coordinator.runtime.calls import Answer
 from rota_coordinator.runtime.overload import (
     COMMIT_BYTES_MAX,
     COMMITS_MAX,
@@ -20,12 +23,14 @@ from tests.conformance.driver import DEFAULT
 from tests.conformance.members import TOPIC, Member, answer, fetch, form
 from tests.conformance.server import Refused, ServerDriver
 from tests.coordinator.store.disk import Fault
-from tests.coordinator.virtual import Memory, Virtual, play, stall, turn
+from tests.coordinator.virtual import CONFIG, Memory, Virtual, play, stall, turn
 from tests.log.disk_server import become
-from tests.support.coordinator import serving
+from tests.support.coordinator import QUICK, serving
 from tests.support.web import get
 
 SLOW_S = 2.0
+# Answers to commits come when they are written, however late.
+PATIENT = replace(CONFIG, commit_timeout_ms=600_000)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,7 @@ def test_on_a_slow_store_commits_are_shed_and_heartbeats_answered_at_once(
     monkeypatch.setattr(overload, "COMMITS_MAX", 20)
 
     async def run() -> None:
-        virtual = await Virtual().start()
+        virtual = await Virtual(PATIENT).start()
         loop = asyncio.get_running_loop()
         member = Member(virtual, "g", session_ms=5_000)
         await form(member)
@@ -124,6 +129,41 @@ def test_large_commits_count_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> 
             await virtual.service.submit(large, "")
         await asyncio.gather(*waiting)
         assert await member.commit({0: 2}) == pb.NONE
+
+    play(run)
+
+
+def stop(virtual: Virtual, waiting: list[Answer]) -> None:
+    virtual.service.slot("g").stop(pb.NOT_COORDINATOR)
+
+
+def cancel(virtual: Virtual, waiting: list[Answer]) -> None:
+    for each in waiting:
+        each.cancel()
+
+
+@pytest.mark.parametrize("end_calls", [stop, cancel])
+def test_a_commit_counts_until_its_write_has_ended_whatever_became_of_its_call(
+    monkeypatch: pytest.MonkeyPatch, end_calls: Callable[[Virtual, list[Answer]], None]
+) -> None:
+    monkeypatch.setattr(overload, "COMMITS_MAX", 2)
+
+    async def run() -> None:
+        virtual = await Virtual().start()
+        member = Member(virtual, "g", session_ms=60_000)
+        await form(member)
+        written = virtual.store.appends
+        virtual.store.latency_s = SLOW_S
+        waiting = [virtual.service.submit(commit(member, 0, offset), "") for offset in range(2)]
+        end_calls(virtual, waiting)
+        await turn()
+        assert all(each.done() for each in waiting)
+        with pytest.raises(Refusal, match="2 commits are waiting"):
+            await virtual.service.submit(commit(member, 0, 2), "")
+        await virtual.pass_time(3 * SLOW_S)
+        assert virtual.store.appends == written + 2
+        # There is room again.
+        await virtual.service.submit(commit(member, 0, 3), "")
 
     play(run)
 
@@ -209,7 +249,8 @@ def test_while_the_disk_does_not_answer_commits_are_shed_and_heartbeats_answered
         await driver.close()
         return len(shed)
 
-    with serving(tmp_path, program="tests.log.disk_server") as coordinator:
+    flags = (*QUICK, f"--offsets-commit-timeout-ms={PATIENT.commit_timeout_ms}")
+    with serving(tmp_path, flags, program="tests.log.disk_server") as coordinator:
         coordinator.make_topic(TOPIC)
         shed_count = asyncio.run(body())
         status, page = get(coordinator.http, "/metrics")

@@ -7,9 +7,11 @@ import apsw
 import pytest
 from typing_extensions import override
 
-from rota_coordinator.store.port import StoreError
+from rota_coordinator.store import batches, sqlite_schema
+from rota_coordinator.store.port import LOG_SLOT, StoreError
 from rota_coordinator.store.sqlite import open_store
 from rota_coordinator.store.sqlite_schema import connect
+from tests.coordinator.store.records import numbers, record
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
@@ -57,3 +59,47 @@ def test_a_change_of_many_pages_needs_no_temporary_file(tmp_path: Path) -> None:
     connection.execute("COMMIT")
     connection.close()
     files.unregister()
+
+
+def test_a_file_of_version_2_has_50_slots_and_keeps_its_log(tmp_path: Path) -> None:
+    old = apsw.Connection(str(tmp_path / "c.db"))
+    old.pragma("auto_vacuum", sqlite_schema.INCREMENTAL)
+    old.pragma("journal_mode", "wal")
+    old.execute(sqlite_schema.GROUPS)
+    old.execute(sqlite_schema.LOG)
+    old.pragma("user_version", 2)
+    old.execute("INSERT INTO slots VALUES (49, 3), (50, 7)")
+    for slot, number in ((49, 1), (50, 2)):
+        old.execute("INSERT INTO batches VALUES (?, 1, ?, ?)", (slot, *batches.encode([record(number)])))
+    old.close()
+
+    async def body() -> None:
+        with pytest.raises(StoreError, match="has 50 slots, not 60"):
+            open_store(tmp_path / "c.db", slots=60)
+        store = open_store(tmp_path / "c.db")
+        assert store.slots == 50
+        assert (await store.claim(49)).epoch == 4
+        assert numbers(await store.load(49)) == [1]
+        assert (await store.claim(LOG_SLOT)).epoch == 8
+        assert numbers(await store.load(LOG_SLOT)) == [2]
+        assert numbers(await store.load(50)) == []
+        await store.close()
+
+    asyncio.run(body())
+
+
+def test_the_log_is_kept_apart_from_the_slots_however_many_there_are(tmp_path: Path) -> None:
+    async def body() -> None:
+        store = open_store(tmp_path / "c.db", slots=200)
+        for slot in (LOG_SLOT, 0, 50, 199):
+            epoch, _ = await store.claim(slot)
+            await store.append(slot, epoch, [record(slot)])
+        assert [numbers(await store.load(slot)) for slot in (LOG_SLOT, 0, 50, 199)] == [
+            [LOG_SLOT],
+            [0],
+            [50],
+            [199],
+        ]
+        await store.close()
+
+    asyncio.run(body())

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from typing_extensions import override
 
+from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.store import postgres, sqlite
 from rota_coordinator.store.port import SlotLost, Store, StoreError
 from tests.coordinator.store.records import numbers, record
@@ -19,7 +20,7 @@ from tests.coordinator.store.records import numbers, record
 class Engine(Protocol):
     """A store that can be opened again, and what can happen to it behind its back."""
 
-    async def open(self) -> Store: ...
+    async def open(self, slots: int | None = None) -> Store: ...
 
     def run(self, statement: str) -> None: ...
 
@@ -48,8 +49,8 @@ class Sqlite(Engine):
         self._file = file
 
     @override
-    async def open(self) -> Store:
-        return sqlite.open_store(self._file)
+    async def open(self, slots: int | None = None) -> Store:
+        return sqlite.open_store(self._file, slots=slots)
 
     @override
     def run(self, statement: str) -> None:
@@ -73,8 +74,8 @@ class Postgres(Engine):
         self._dsn = dsn
 
     @override
-    async def open(self) -> Store:
-        store = await postgres.open_store(self._dsn)
+    async def open(self, slots: int | None = None) -> Store:
+        store = await postgres.open_store(self._dsn, slots=slots)
         await store.register("127.0.0.1:1")
         return store
 
@@ -258,5 +259,32 @@ def test_tables_of_a_later_version_are_refused(engine: Engine) -> None:
         engine.run(engine.later_version)
         with pytest.raises(StoreError, match=r"later version of Rota \(99\)"):
             await engine.open()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("created_with", "slots"), [(None, SLOTS), (7, 7), (SLOTS + 10, SLOTS + 10)])
+def test_a_store_keeps_the_number_of_slots_that_it_was_created_with(
+    engine: Engine, created_with: int | None, slots: int
+) -> None:
+    async def body() -> None:
+        store = await engine.open(created_with)
+        assert store.slots == slots
+        epoch, _ = await store.claim(slots - 1)
+        await store.append(slots - 1, epoch, [record(1)])
+        await store.close()
+        for same in (None, slots):
+            store = await engine.open(same)
+            assert store.slots == slots
+            assert numbers(await store.load(slots - 1)) == [1]
+            await store.close()
+        for other in (slots - 1, slots + 1):
+            with pytest.raises(StoreError) as refusal:
+                await engine.open(other)
+            assert f" has {slots} slots, not {other}, and keeps them" in str(refusal.value)
+            assert f"start with --slots {slots} or without --slots" in str(refusal.value)
+        store = await engine.open()
+        assert numbers(await store.load(slots - 1)) == [1]
+        await store.close()
 
     asyncio.run(body())

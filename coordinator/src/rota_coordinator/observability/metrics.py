@@ -26,7 +26,7 @@ from rota_coordinator.core.group.effects import Cause, Round, RoundOpened
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.state import State
 from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, Observer
-from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

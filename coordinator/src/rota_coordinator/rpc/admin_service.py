@@ -16,7 +16,7 @@ from typing_extensions import override
 from rota_coordinator.core.group import admin
 from rota_coordinator.core.group.answers import AdminRequest
 from rota_coordinator.rpc.watch import Watchers
-from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_coordinator.security.access_control import AccessControl, AuthorizedCaller
 from rota_proto.coordinator.v1 import admin_pb2 as pb
 from rota_proto.coordinator.v1 import admin_pb2_grpc as pb_grpc

@@ -110,9 +110,9 @@ class LogService(pb_grpc.LogServicer):
                 ]
             )
 
-        reply, written = self._log.start_decision(decide, flush=request.acks == pb.ACKS_ALL)
-        if written is not None and request.acks != pb.ACKS_NONE:
-            await self._log.wait(written)
+        reply, write = self._log.start_decision(decide, flush=request.acks == pb.ACKS_ALL)
+        if write is not None and request.acks != pb.ACKS_NONE:
+            await self._log.wait(write)
         return reply
 
     @override
@@ -160,7 +160,8 @@ class LogService(pb_grpc.LogServicer):
         error = self._transaction_error(caller, request)
         if error:
             return pb.EndTransactionResponse(error_code=error)
-        refused = self._log.commit_refusal(request.transactional_id) if request.commit else codes.NONE
+        members = self._log.core.memberships(request.transactional_id)
+        refused = self._log.groups.commit_refusal(members) if request.commit else codes.NONE
         return await self._timed(lambda log, now_ms, effects: log.end(request, refused, now_ms, effects))
 
     @override
@@ -189,7 +190,7 @@ class LogService(pb_grpc.LogServicer):
             return codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         members = self._log.core.memberships(transactional_id)
         # A group that is being loaded can take part shortly.
-        may_end = self._log.may_end(member.group_id for member in members)
+        may_end = self._log.groups.are_served(member.group_id for member in members)
         return codes.NONE if may_end else codes.CONCURRENT_TRANSACTIONS
 
     async def _about_topics(

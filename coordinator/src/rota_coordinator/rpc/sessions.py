@@ -6,6 +6,7 @@ expire by their session timeouts. Requests of a lost stream stay open, and their
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from itertools import count
 from typing import Any, NamedTuple
@@ -16,8 +17,8 @@ from google.protobuf.message import Message
 from rota_coordinator.core.group.answers import ProtocolRequest
 from rota_coordinator.rpc.validate_group import validate
 from rota_coordinator.rpc.validation_interceptor import MALFORMED
+from rota_coordinator.runtime.calls import Answer
 from rota_coordinator.runtime.overload import Refusal, reply_size_refusal
-from rota_coordinator.runtime.slot import Answer
 from rota_coordinator.security.access_control import AuthorizedCaller
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_service.validation_interceptor import UNDECODABLE, UndecodableRequest
@@ -132,7 +133,9 @@ class SendQueue:
 
     def __init__(self) -> None:
         # Frames with their sizes in bytes; None ends the stream.
-        self._frames: asyncio.Queue[tuple[pb.SessionResponse, int] | None] = asyncio.Queue()
+        self._frames: deque[tuple[pb.SessionResponse, int] | None] = deque()
+        # Set while frames wait to be sent.
+        self._has_frames = asyncio.Event()
         self._bytes = 0
         self.sent = 0
         # Set while requests are read from the stream.
@@ -140,7 +143,7 @@ class SendQueue:
         self.has_room.set()
 
     def __len__(self) -> int:
-        return self._frames.qsize()
+        return len(self._frames)
 
     @property
     def has_unsent(self) -> bool:
@@ -149,30 +152,39 @@ class SendQueue:
 
     @property
     def is_over_limit(self) -> bool:
-        return len(self) > UNREAD_FRAMES_MAX or self._bytes > UNREAD_BYTES_MAX
+        return len(self._frames) > UNREAD_FRAMES_MAX or self._bytes > UNREAD_BYTES_MAX
 
     def put(self, frame: pb.SessionResponse, size: int) -> None:
         """Queue a frame of this size in bytes."""
         self._bytes += size
-        self._frames.put_nowait((frame, size))
-        if len(self) >= HELD_FRAMES or self._bytes >= HELD_BYTES:
+        self._put((frame, size))
+        if len(self._frames) >= HELD_FRAMES or self._bytes >= HELD_BYTES:
             self.has_room.clear()
 
     def end(self) -> None:
         """
         End the queue after the queued frames and after the responses that complete in this turn of the event loop.
         """
-        asyncio.get_running_loop().call_soon(self._frames.put_nowait, None)
+        asyncio.get_running_loop().call_soon(self._put, None)
+
+    def _put(self, waiting: tuple[pb.SessionResponse, int] | None) -> None:
+        self._frames.append(waiting)
+        self._has_frames.set()
 
     async def send(self, write: Write) -> None:
-        """Send queued frames until the end of the queue."""
-        while (waiting := await self._frames.get()) is not None:
-            frame, size = waiting
-            await write(frame)
-            self.sent += 1
-            self._bytes -= size
-            if len(self) < HELD_FRAMES // 2 and self._bytes < HELD_BYTES // 2:
-                self.has_room.set()
+        """Send queued frames until the end of the queue; one wake-up sends all that were queued in a turn."""
+        while True:
+            await self._has_frames.wait()
+            self._has_frames.clear()
+            while self._frames:
+                waiting = self._frames.popleft()
+                if waiting is None:
+                    return
+                await write(waiting[0])
+                self.sent += 1
+                self._bytes -= waiting[1]
+                if len(self._frames) < HELD_FRAMES // 2 and self._bytes < HELD_BYTES // 2:
+                    self.has_room.set()
 
 
 class Session:
@@ -277,7 +289,7 @@ class Session:
             self._attach_member(member_key, order, reply)
             self._answered(request_id, kind, refusal, reply)
 
-        answer.add_done_callback(answered)
+        answer.when_done(answered)
 
     def _answered(
         self, request_id: int, kind: str, refusal: BaseException | None, reply: Message | None

@@ -15,6 +15,8 @@ Describe = Callable[[str], Awaitable[DescribedGroup]]
 class Watchers:
     """The open watches of each group. Invariant: `_by_slot` has the groups of `_changed`, and no others."""
 
+    # Number of slots of the store.
+    slots: int = SLOTS
     _changed: dict[str, set[asyncio.Event]] = field(default_factory=dict)
     _by_slot: dict[int, set[str]] = field(default_factory=dict)
 
@@ -34,7 +36,7 @@ class Watchers:
 
         A slow watcher misses intermediate states, but always receives the latest one.
         """
-        event, slot = asyncio.Event(), slot_of(group_id, SLOTS)
+        event, slot = asyncio.Event(), slot_of(group_id, self.slots)
         self._changed.setdefault(group_id, set()).add(event)
         self._by_slot.setdefault(slot, set()).add(group_id)
         last: DescribedGroup | None = None

@@ -5,12 +5,14 @@ Called by `rpc.log_service`. A waiting fetch is woken by the write of new batche
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from rota_coordinator.core.log.batch import Control, Row
 from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.sparse import is_sparse, split
 from rota_coordinator.runtime.overload import MESSAGE_BYTES_MAX
 from rota_coordinator.runtime.topic_log import TopicLog
 from rota_coordinator.store.port import DamagedBatch, LogStore, StoreError
@@ -22,6 +24,8 @@ from rota_proto.log.v1 import log_pb2 as pb
 WAIT_MS_MAX = 60_000
 # Maximum payload bytes of one response; the rest of a message is reserved for its other fields.
 BYTES_MAX = MESSAGE_BYTES_MAX - 512 * 1024
+# Bytes of a batch in a response beside its payload, at most.
+BATCH_BYTES = 96
 Reply = pb.FetchResponse.Partition
 
 
@@ -40,9 +44,9 @@ class ResponseBudget:
         """Return whether the row fits into the response; the first batch always does."""
         return not self.size or len(row.payload) <= self.room
 
-    def take(self, rows: Sequence[Row]) -> None:
-        """Count rows as part of the response."""
-        size = sum(len(row.payload) for row in rows)
+    def take(self, rows: Sequence[Row], overhead_bytes: int = 0) -> None:
+        """Count rows as part of the response; `overhead_bytes` is what each of them takes besides its payload."""
+        size = sum(len(row.payload) + overhead_bytes for row in rows)
         self.size += size
         self.room -= size
 
@@ -64,7 +68,7 @@ class Fetches:
         log_ids = [
             found.log_id for found in map(self._find, request.partitions) if isinstance(found, Partition)
         ]
-        self._log.add_waiter(log_ids, data_available)
+        self._log.rows.waiting.add(log_ids, data_available)
         try:
             while True:
                 data_available.clear()
@@ -76,7 +80,7 @@ class Fetches:
                     async with asyncio.timeout_at(until_s):
                         await data_available.wait()
         finally:
-            self._log.remove_waiter(log_ids, data_available)
+            self._log.rows.waiting.remove(log_ids, data_available)
 
     def _find(self, asked: pb.FetchRequest.Partition) -> Partition | codes.ErrorCode.ValueType:
         return self._log.core.partition(asked.topic, asked.index, asked.topic_id)
@@ -118,8 +122,9 @@ class Fetches:
     ) -> None:
         room = min(budget.room, asked.max_bytes or budget.room)
         committed_only = isolation == pb.ISOLATION_LEVEL_READ_COMMITTED
+        until = found.visible_end(isolation)
         try:
-            rows = await self._rows(found.log_id, asked.offset, found.visible_end(isolation), room)
+            stored = await self._rows(found, asked.offset, until, room)
         except StoreError as broken:
             budget.must_reply = True
             if not is_hidden_damage(found, broken, committed_only=committed_only):
@@ -130,21 +135,46 @@ class Fetches:
             if isinstance(broken, DamagedBatch) and broken.row is not None:
                 reply.next_offset = broken.row.header.next_offset
             return
-        rows = decodable(rows, budget.accepted_codecs, room)
-        if rows and not budget.fits(rows[0]):
-            # The store returns at least one batch, which exceeds the budget; the next fetch returns it.
-            return
-        budget.take(rows)
-        for row in rows:
-            if is_visible(found, row, committed_only=committed_only):
-                reply.batches.append(to_batch(row))
-        if rows:
-            reply.next_offset = rows[-1].header.next_offset
-            budget.must_reply = budget.must_reply or not reply.batches
+        if stored:
+            await send(stored, room, partial(is_visible, found, committed_only=committed_only), budget, reply)
+        elif found.retention.compacts:
+            # Compaction has removed all records up to the end.
+            reply.next_offset = until
+            budget.must_reply = True
 
-    async def _rows(self, log_id: int, offset: int, until: int, max_bytes: int) -> Sequence[Row]:
-        recent = self._log.recent.read(log_id, offset, until, max_bytes)
-        return recent or await self._store.read(log_id, offset, until, max_bytes)
+    async def _rows(self, partition: Partition, offset: int, until: int, max_bytes: int) -> Sequence[Row]:
+        recent = self._log.rows.recent.read(partition.log_id, offset, until, max_bytes)
+        if recent:
+            return recent
+        while True:
+            rewrites = partition.rewrites
+            rows = await self._store.read(partition.log_id, offset, until, max_bytes)
+            if rewrites == partition.rewrites:
+                return rows
+
+
+async def send(
+    stored: Sequence[Row],
+    room: int,
+    is_visible: Callable[[Row], bool],
+    budget: ResponseBudget,
+    reply: Reply,
+) -> None:
+    """Add rows to the response, from its `next_offset` on and within `room`, and set its next offset behind them."""
+    rows, end = stored, stored[-1].header.next_offset
+    if any(map(is_sparse, stored)):
+        # Before the thread is awaited: compaction may forget aborted transactions whose batches it removes.
+        visible = list(filter(is_visible, stored))
+        rows, cut = await asyncio.to_thread(without_gaps, visible, reply.next_offset, room)
+        end = end if cut is None else cut
+    sent = decodable(rows, budget.accepted_codecs, room)
+    if sent and not budget.fits(sent[0]):
+        # The store returns at least one batch, which exceeds the budget; the next fetch returns it.
+        return
+    budget.take(sent, BATCH_BYTES if rows is not stored else 0)
+    reply.batches.extend(map(to_batch, filter(is_visible, sent)))
+    reply.next_offset = sent[-1].header.next_offset if len(sent) < len(rows) else end
+    budget.must_reply = budget.must_reply or not reply.batches
 
 
 def describe(partition: Partition, reply: Reply) -> None:
@@ -160,6 +190,33 @@ def is_visible(partition: Partition, row: Row, *, committed_only: bool) -> bool:
     if row.header.control is not Control.RECORDS:
         return False
     return not (committed_only and partition.is_aborted(row.header))
+
+
+def without_gaps(rows: Sequence[Row], offset: int, max_bytes: int) -> tuple[list[Row], int | None]:
+    """
+    Return the records from an offset on, of sparse rows as rows without gaps: at least one, further ones within `max_bytes`.
+
+    Also return the offset of the first row that was left out; None: it has all.
+    """
+    found: list[Row] = []
+    for row in rows:
+        for part in parts_of(row):
+            if part.header.next_offset <= offset:
+                continue
+            max_bytes -= len(part.payload) + BATCH_BYTES
+            if found and max_bytes < 0:
+                return found, part.header.base_offset
+            found.append(part)
+    return found, None
+
+
+def parts_of(row: Row) -> list[Row]:
+    """Return the rows without gaps of a row; unchanged if a later version wrote it in a way that is unknown here."""
+    try:
+        return list(split(row)) if is_sparse(row) else [row]
+    except MalformedPayload:
+        # The reader's message names the batch.
+        return [row]
 
 
 def decodable(rows: Sequence[Row], accepted_codecs: Collection[int], max_bytes: int) -> Sequence[Row]:

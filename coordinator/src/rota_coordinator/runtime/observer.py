@@ -94,7 +94,7 @@ def error_of(reply: Message | None) -> Error:
     match reply:
         case None:
             return SUPERSEDED
-        case pb.HeartbeatResponse():
+        case pb.HeartbeatResponse() | pb.JoinGroupResponse() | pb.SyncGroupResponse():
             return reply.error_code
         case (
             pb.CommitOffsetsResponse()

@@ -2,8 +2,9 @@
 Handle ListOffsets: the earliest offset, the latest offset, or the first at a timestamp. Called by `rpc.log_service`.
 """
 
-from rota_coordinator.core.log.batch import Control
+from rota_coordinator.core.log.batch import Control, Row
 from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.sparse import is_sparse, split
 from rota_coordinator.runtime.topic_log import TopicLog
 from rota_coordinator.store.port import LogStore, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
@@ -58,16 +59,31 @@ class OffsetLookups:
             # A transaction marker is later than all records before it, so a consumer that starts there misses none.
             reply.offset, reply.timestamp_ms = header.base_offset, header.max_timestamp_ms
             return
+        rewrites = partition.rewrites
         rows = await self._store.read(partition.log_id, header.base_offset, header.next_offset, 1)
+        if rewrites != partition.rewrites:
+            # Compaction may have removed the record that was found.
+            await self._at(partition, timestamp_ms, until, reply)
+            return
         for row in rows[:1]:
             try:
-                payload = compression.decompress(row.codec, row.payload)
-                found = columns.first_at(payload, header.count, header.base_timestamp_ms, timestamp_ms)
+                found = first_at(row, timestamp_ms)
             except columns.MalformedPayload:
                 # Appended by an older version without validation, or by a later one with another codec.
                 reply.error_code = codes.CORRUPT_MESSAGE
                 return
             if found is not None:
                 # A log start offset within the batch hides the records before it.
-                reply.offset = max(header.base_offset + found[0], partition.start)
+                reply.offset = max(found[0], partition.start)
                 reply.timestamp_ms = found[1]
+
+
+def first_at(row: Row, timestamp_ms: int) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record of a batch at or after a timestamp; None: all are earlier."""
+    for part in split(row) if is_sparse(row) else [row]:
+        header = part.header
+        payload = compression.decompress(part.codec, part.payload)
+        found = columns.first_at(payload, header.count, header.base_timestamp_ms, timestamp_ms)
+        if found is not None:
+            return header.base_offset + found[0], found[1]
+    return None

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from google.protobuf.message import Message
-
 from rota_coordinator.core.group.answers import Request
 from rota_coordinator.core.group.config import GROUPS_MAX
 from rota_coordinator.runtime.observer import Observers
@@ -21,7 +19,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 # Maximum message size: gRPC rejects larger requests, and the services reject larger responses.
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
-# Maximum number of accepted commits without response: about one second of work of a fast disk.
+# Maximum number of accepted commits whose write has not ended: about one second of work of a fast disk.
 COMMITS_MAX = 5_000
 COMMIT_BYTES_MAX = 32 * 1024 * 1024
 # An event loop that is this late at two consecutive ticks is overloaded.
@@ -168,7 +166,12 @@ class Stalls:
 
 
 class CommitAdmission:
-    """Counts the commits that wait for the store, and rejects those beyond the limits."""
+    """
+    Counts the commits that wait for the store, and rejects those beyond the limits.
+
+    Invariant: a commit counts until its write has succeeded or failed, whether or not it was answered or cancelled before; the
+    queue of the store is bounded by it.
+    """
 
     def __init__(self, stalls: Stalls) -> None:
         self._stalls = stalls
@@ -181,14 +184,14 @@ class CommitAdmission:
             return overload_refusal(Load(self._commits, self._bytes, self._stalls.lag_s))
         return None
 
-    def follow(self, request: Request, answer: "asyncio.Future[Message | None]") -> None:
-        """Count a commit until it is answered."""
+    def follow(self, request: Request, append: "asyncio.Future[None]") -> None:
+        """Count a commit until the append that it waits for has ended."""
         if isinstance(request, COMMITS):
             size = request.ByteSize()
             self._commits += 1
             self._bytes += size
-            answer.add_done_callback(partial(self._answered, size))
+            append.add_done_callback(partial(self._ended, size))
 
-    def _answered(self, size: int, answer: "asyncio.Future[Message | None]") -> None:
+    def _ended(self, size: int, append: "asyncio.Future[None]") -> None:
         self._commits -= 1
         self._bytes -= size

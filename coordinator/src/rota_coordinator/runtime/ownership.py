@@ -14,7 +14,8 @@ from typing_extensions import override
 
 from rota_coordinator.core.slots.share import Transfer, new_owners, share, targets
 from rota_coordinator.core.slots.table import Table, empty_rows
-from rota_coordinator.runtime.slot import Slot, SlotState
+from rota_coordinator.runtime.replicated_state import Machine, ReplicatedState, SlotState
+from rota_coordinator.runtime.slot import Slot
 from rota_coordinator.store.port import LeaseLost, SharedStore, SlotLost, StoreError, StoreTakenOver
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
@@ -84,6 +85,18 @@ class DedupedReporter:
             self._report(f"{thing}: recovered")
 
 
+async def start_if_down(state: ReplicatedState[Machine], reporter: DedupedReporter) -> None:
+    """Start a state that is not served, on a store that only this process can open."""
+    if state.state is SlotState.DOWN:
+        try:
+            await state.start()
+            reporter.recovered(state.replica.name)
+        except StoreTakenOver:
+            raise  # ends the process: claiming the log again would take it from its new owner
+        except StoreError as error:
+            reporter.failed(state.replica.name, error)
+
+
 class ExclusiveOwnership(Ownership):
     """Ownership of all slots, on a store that only this process can open."""
 
@@ -97,14 +110,7 @@ class ExclusiveOwnership(Ownership):
     @override
     async def run_once(self) -> float:
         for slot in self._slots:
-            if slot.state is SlotState.DOWN:
-                try:
-                    await slot.start()
-                    self._reporter.recovered(f"slot {slot.number}")
-                except StoreTakenOver:
-                    raise  # ends the process: claiming the slot again would take it from its new owner
-                except StoreError as error:
-                    self._reporter.failed(f"slot {slot.number}", error)
+            await start_if_down(slot, self._reporter)
         return LOOK_MS / 1000
 
     @override
@@ -168,7 +174,7 @@ class SharedOwnership(Ownership):
         lease: Lease,
         callbacks: OwnershipCallbacks,
     ) -> None:
-        self.table = Table((), empty_rows())
+        self.table = Table((), empty_rows(range(len(slots))))
         self._store = store
         self._slots = slots
         self._address = address

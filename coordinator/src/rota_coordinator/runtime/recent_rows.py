@@ -6,7 +6,7 @@ before the store.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rota_coordinator.core.log.batch import Row
 
@@ -17,7 +17,7 @@ class RecentRows:
     """
     Rows of all logs, in the order of their writes.
 
-    Invariant: the payloads total at most BYTES_MAX; the rows of each log are its last ones, without gaps.
+    Invariant: the payloads total at most BYTES_MAX; the rows of each log are its last ones, without those that were forgotten.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,12 @@ class RecentRows:
         while self._bytes > BYTES_MAX:
             row = self._rows.popleft()
             self._bytes -= len(row.payload)
-            del self._by_offset[row.log_id, row.header.base_offset]
+            self._by_offset.pop((row.log_id, row.header.base_offset), None)
+
+    def forget(self, log_id: int, base_offsets: Iterable[int]) -> None:
+        """Stop returning rows that compaction has changed in the store; they count until they would be dropped."""
+        for base_offset in base_offsets:
+            self._by_offset.pop((log_id, base_offset), None)
 
     def clear(self) -> None:
         """Remove all rows."""

@@ -11,7 +11,6 @@ from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.restored import begin_incarnation
 from rota_coordinator.core.instants import WallMs
-from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.store.port import LOG_SLOT, SharedStore, SlotLost, Store, StoreError
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, ProducerIdsAllocated
 from rota_proto.coordinator.v1.records_pb2 import Record
@@ -40,7 +39,7 @@ async def prepare_restored(store: Store, shared: SharedStore | None, wall_ms: Ca
         await shared.register("")
     count = 0
     try:
-        for slot in range(SLOTS):
+        for slot in range(store.slots):
             if shared is not None:
                 await shared.renew()
             claim = await store.claim(slot)

@@ -8,7 +8,8 @@ from rota_coordinator.core.group.growth import assigned_bytes, growth
 from rota_coordinator.core.group.hashing import slot_of
 from rota_coordinator.core.group.join_size import join_answer_bytes
 from rota_coordinator.core.quotas import Usage
-from rota_coordinator.core.slots.table import SLOTS
+from rota_coordinator.runtime.calls import Answer
+from rota_coordinator.runtime.environments import LogEnvironment, SlotEnvironment
 from rota_coordinator.runtime.overload import (
     CommitAdmission,
     Refusal,
@@ -18,10 +19,11 @@ from rota_coordinator.runtime.overload import (
     may_grow,
     quota_refusal,
 )
-from rota_coordinator.runtime.ownership import ExclusiveOwnership, Ownership
-from rota_coordinator.runtime.slot import Answer, Slot, SlotEnvironment, SlotState
+from rota_coordinator.runtime.ownership import DedupedReporter, ExclusiveOwnership, Ownership, start_if_down
+from rota_coordinator.runtime.replicated_state import SlotState
+from rota_coordinator.runtime.slot import Slot
 from rota_coordinator.runtime.topic_commits import OffsetWriteRequest, TopicCommits
-from rota_coordinator.runtime.topic_log import LogEnvironment, TopicLog
+from rota_coordinator.runtime.topic_log import TopicLog
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 
@@ -36,10 +38,11 @@ class Service:
         self._intake = CommitAdmission(environment.stalls)
         self._quotas = environment.quotas
         environment.stalls.subscribe(self.compensate_stall)
-        self.slots = tuple(Slot(number, environment) for number in range(SLOTS))
+        self.slots = tuple(Slot(number, environment) for number in range(environment.store.slots))
         # The default: this process is the only one that uses the store.
         self.ownership: Ownership = ExclusiveOwnership(self.slots, lambda: self.address, environment.report)
         self.log: TopicLog | None = None
+        self._reporter = DedupedReporter(environment.report)
         self._commits: TopicCommits | None = None
 
     def serve_log(self, environment: LogEnvironment) -> TopicLog:
@@ -59,12 +62,15 @@ class Service:
     async def _run_once(self) -> float:
         delay_s = await self.ownership.run_once()
         if self.log is not None:
-            await self.log.run_once()
+            await start_if_down(self.log, self._reporter)
         return delay_s
 
     def missing(self) -> str:
         """Return the reason why this process does not serve all its slots yet; empty when it does."""
-        return self.ownership.missing() or ("" if self.log is None else self.log.missing())
+        unserved = (
+            "" if self.log is None or self.log.state is SlotState.READY else "the log is not served yet"
+        )
+        return self.ownership.missing() or unserved
 
     async def leave(self) -> None:
         """Answer decided requests, answer all others with NOT_COORDINATOR, and release the slots."""
@@ -81,7 +87,7 @@ class Service:
 
     def slot(self, group_id: str) -> Slot:
         """Return the slot of a group."""
-        return self.slots[slot_of(group_id, SLOTS)]
+        return self.slots[slot_of(group_id, len(self.slots))]
 
     def stop(self) -> None:
         """Stop all slots; waiting calls are answered with NOT_COORDINATOR."""
@@ -102,13 +108,14 @@ class Service:
         refusal = self._refusal(slot, request, principal)
         if refusal is not None:
             self.observers.answered(request, refusal.code, 0)
-            refused: Answer = asyncio.get_running_loop().create_future()
+            refused = Answer()
             refused.set_exception(refusal)
             return refused
         answer = slot.submit(request, client_host, principal)
         if isinstance(request, pb.SyncGroupRequest) and request.assignments:
             self._hold(slot, request, answer)
-        self._intake.follow(request, answer)
+        if slot.unfinished_append is not None and not answer.done():
+            self._intake.follow(request, slot.unfinished_append)
         return answer
 
     def _hold(self, slot: Slot, request: pb.SyncGroupRequest, answer: Answer) -> None:

@@ -5,7 +5,6 @@ As in Kafka, partitions of unknown topics are rejected for every principal, and 
 without them. The same holds for offsets that an administrator alters. Called by `router` when it serves a log.
 """
 
-import asyncio
 import copy
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +12,8 @@ from functools import partial
 from google.protobuf.message import Message
 
 from rota_coordinator.core.group.answers import Request, refused
-from rota_coordinator.runtime.slot import Answer, CommitRequest, SlotState
+from rota_coordinator.runtime.calls import Answer, CommitRequest
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_coordinator.runtime.topic_log import TopicLog
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
@@ -54,10 +54,9 @@ class TopicCommits:
         left = without(request, refusals)
         if not left.topics:
             return answered(completed(request, refusals, None))
-        answer: Answer = asyncio.get_running_loop().create_future()
-        self._submit(left, client_host, principal).add_done_callback(
-            partial(complete, request, refusals, answer)
-        )
+        answer = Answer()
+        part = self._submit(left, client_host, principal)
+        part.when_done(partial(complete, request, refusals, answer))
         return answer
 
     def _error(self, request: OffsetWriteRequest) -> pb.ErrorCode.ValueType:
@@ -71,7 +70,7 @@ class TopicCommits:
 
 def answered(reply: Message) -> Answer:
     """Return a completed answer."""
-    answer: Answer = asyncio.get_running_loop().create_future()
+    answer = Answer()
     answer.set_result(reply)
     return answer
 

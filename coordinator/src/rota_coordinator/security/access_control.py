@@ -21,10 +21,11 @@ from typing_extensions import override
 
 from rota_coordinator.core.group.answers import Request, group_of, refused
 from rota_coordinator.core.group.state import Group
+from rota_coordinator.runtime.calls import Answer
 from rota_coordinator.runtime.observer import LOG_REQUESTS, Error, Observers
 from rota_coordinator.runtime.ownership import SlotOwner
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.runtime.slot import Answer, Slot
+from rota_coordinator.runtime.slot import Slot
 from rota_coordinator.security.authenticator import (
     AnonymousAuthenticator,
     Authenticator,
@@ -111,7 +112,7 @@ class AuthorizedCaller:
             return self._service.submit(request, client_host, self.principal.name)
         self.refused(request, error)
         self.denied(request if asked is None else asked, group_of(request), error)
-        answer: Answer = asyncio.get_running_loop().create_future()
+        answer = Answer()
         answer.set_result(refused(request, error))
         return answer
 

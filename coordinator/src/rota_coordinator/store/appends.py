@@ -31,7 +31,7 @@ def slot_lost(slot: int, epoch: int) -> SlotLost:
     return SlotLost(f"slot {slot} is no longer at epoch {epoch}")
 
 
-def settle(done: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
+def settle(done: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
     """Resolve a future, unless its waiter has cancelled it."""
     if done.done():
         return

@@ -6,12 +6,13 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from rota_coordinator.core.log.batch import Header, Row
+from rota_coordinator.core.log.cleaning import Change
 from rota_coordinator.core.log.retention import Oldest
-from rota_coordinator.core.slots.table import SLOTS, Table
+from rota_coordinator.core.slots.table import Table
 from rota_proto.coordinator.v1.records_pb2 import Record
 
-# The number of the embedded log's event log, after those of the slots; it also owns the rows of records.
-LOG_SLOT = SLOTS
+# The number of the embedded log's event log, before those of the slots; it also owns the rows of records.
+LOG_SLOT = -1
 # A longer lease in the table indicates that the database's clock was set back (see `store.postgres`).
 LEASE_MS_MAX = 60_000
 
@@ -49,8 +50,20 @@ class Claim(NamedTuple):
     handover: bytes
 
 
+def check_slots(name: str, found: int, wanted: int | None) -> None:
+    """Raise StoreError if the store was created with another number of slots than is wanted; None: any number."""
+    if wanted not in (None, found):
+        raise StoreError(
+            f"{name} has {found} slots, not {wanted}, and keeps them, because the number decides in which slot a group is; start with "
+            f"--slots {found} or without --slots, or choose a new store with --store"
+        )
+
+
 class Store(Protocol):
     """A durable log for each slot."""
+
+    # Number of slots, from 0 on; decided when the store was created.
+    slots: int
 
     async def claim(self, slot: int) -> Claim:
         """
@@ -140,6 +153,14 @@ class LogStore(Store, Protocol):
         """
         ...
 
+    def rewrite_rows(self, log_id: int, changes: Sequence[Change]) -> "asyncio.Future[int]":
+        """
+        Replace or delete rows in one transaction, and return the bytes that this frees (see `stored_bytes`).
+
+        Rows that are gone meanwhile stay gone. Rejected while LOG_SLOT must be claimed again.
+        """
+        ...
+
     def headers(self) -> AsyncIterator[Sequence[tuple[int, Header]]]:
         """Yield all headers with their log ids in chunks, ordered by log id and offset."""
         ...
@@ -164,5 +185,9 @@ class LogStore(Store, Protocol):
         ...
 
     async def size(self, log_id: int) -> int:
-        """Return the total payload bytes of a log."""
+        """Return the total payload bytes of a log; before compaction, if it is compacted."""
+        ...
+
+    async def size_between(self, log_id: int, offset: int, until: int) -> int:
+        """Return the payload bytes of the rows that begin from one offset up to another."""
         ...

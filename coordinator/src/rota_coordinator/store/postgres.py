@@ -75,8 +75,9 @@ SELECT sequence, data, checksum FROM (
 class PostgresStore:
     """The shared store; created by `open_store`."""
 
-    def __init__(self, dsn: str, lease_ms: int) -> None:
+    def __init__(self, dsn: str, lease_ms: int, slots: int) -> None:
         server = parse_dsn(dsn)
+        self.slots = slots
         self.name = server.name
         self._lease_ms = lease_ms
         self._process_id = ""
@@ -220,11 +221,14 @@ async def claim(connection: Connection, slot: int, me: str) -> Claim:
         return Claim(row[0], handover)
 
 
-async def open_store(dsn: str, lease_ms: int = 3_000) -> PostgresStore:
-    """Connect to the database, and create the tables if they do not exist."""
+async def open_store(dsn: str, lease_ms: int = 3_000, slots: int | None = None) -> PostgresStore:
+    """
+    Connect to the database, and create the tables if they do not exist, with this number of slots or the default. Tables with
+    another number are rejected.
+    """
     connection_line = SerialConnection(parse_dsn(dsn), LONG_MS)
     try:
-        await connection_line.run(prepare)
+        found = await connection_line.run(lambda connection: prepare(connection, slots))
     finally:
         await connection_line.close()
-    return PostgresStore(dsn, lease_ms)
+    return PostgresStore(dsn, lease_ms, found)

@@ -9,7 +9,7 @@ import shlex
 import psycopg
 
 from rota_coordinator.core.slots.table import SLOTS
-from rota_coordinator.store.port import StoreError
+from rota_coordinator.store.port import StoreError, check_slots
 from rota_coordinator.store.postgres_connection import Connection, first_line
 
 VERSION = 1
@@ -18,7 +18,7 @@ LOCK = 0x726F7461
 # A slot is vacant when `processes` has no row of its owner. There is deliberately no foreign key: deleting a process
 # would then update all its slots and wait for the locks on them.
 # Every append updates a row of `slots`; the fillfactor leaves room for heap-only updates in the same page.
-SCHEMA = f"""
+TABLES = """
 CREATE TABLE IF NOT EXISTS rota.schema_version (version integer NOT NULL);
 CREATE TABLE IF NOT EXISTS rota.processes (
     process_id text PRIMARY KEY,
@@ -40,8 +40,11 @@ CREATE TABLE IF NOT EXISTS rota.batches (
     checksum bigint NOT NULL,
     PRIMARY KEY (slot, sequence)
 );
-INSERT INTO rota.slots (slot) SELECT generate_series(0, {SLOTS - 1}) ON CONFLICT DO NOTHING;
-INSERT INTO rota.schema_version SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM rota.schema_version);
+"""
+# The number of rows of `slots` is that of the store, so existing rows are never added to.
+ROWS = """
+INSERT INTO rota.slots (slot) SELECT generate_series(0, {last}) WHERE NOT EXISTS (SELECT FROM rota.slots);
+INSERT INTO rota.schema_version SELECT {version} WHERE NOT EXISTS (SELECT FROM rota.schema_version);
 """
 
 # Privileges of a coordinator on each table.
@@ -53,21 +56,36 @@ RIGHTS = {
 }
 
 
-def script(role: str) -> str:
+def schema(slots: int | None) -> str:
+    """Return the SQL that creates the tables with this number of slots, or with the default; it leaves existing ones as they are."""
+    return TABLES + ROWS.format(last=(SLOTS if slots is None else slots) - 1, version=VERSION).lstrip()
+
+
+def script(role: str, slots: int | None = None) -> str:
     """Return the SQL with which an administrator creates the tables for a role without that privilege; idempotent."""
     name = '"' + role.replace('"', '""') + '"'
     grants = [f"GRANT {', '.join(rights)} ON rota.{table} TO {name};" for table, rights in RIGHTS.items()]
     lines = [f"GRANT USAGE ON SCHEMA rota TO {name};", *grants]
-    return "\n".join(["BEGIN;", "CREATE SCHEMA IF NOT EXISTS rota;", SCHEMA.strip(), *lines, "COMMIT;"])
+    return "\n".join(
+        ["BEGIN;", "CREATE SCHEMA IF NOT EXISTS rota;", schema(slots).strip(), *lines, "COMMIT;"]
+    )
 
 
-async def prepare(connection: Connection) -> None:
-    """Create the tables if they do not exist; reject tables of a later version and a role that lacks privileges."""
+async def prepare(connection: Connection, slots: int | None) -> int:
+    """
+    Create the tables with this number of slots if they do not exist, and return the number that they have.
+
+    Tables of a later version or with another number of slots are rejected, and a role that lacks privileges.
+    """
     try:
-        await make_tables(connection)
+        await make_tables(connection, slots)
         await check_rights(connection)
+        found = await connection.execute("SELECT count(*) FROM rota.slots")
     except psycopg.errors.InsufficientPrivilege as denied:
         raise no_right(connection, first_line(denied)) from denied
+    (count,) = await found.fetchone() or (0,)
+    check_slots(f"database {connection.info.dbname}", count, slots)
+    return int(count)
 
 
 async def check_rights(connection: Connection) -> None:
@@ -88,8 +106,8 @@ def no_right(connection: Connection, problem: str) -> StoreError:
     )
 
 
-async def make_tables(connection: Connection) -> None:
-    """Create the tables if they do not exist; reject tables of a later version."""
+async def make_tables(connection: Connection, slots: int | None) -> None:
+    """Create the tables with this number of slots if they do not exist; reject tables of a later version."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         found = await connection.execute(
@@ -99,7 +117,7 @@ async def make_tables(connection: Connection) -> None:
         if no_schema:  # an administrator may have created it for a role without that privilege
             await connection.execute("CREATE SCHEMA rota")
         if no_tables:
-            await connection.execute(SCHEMA)
+            await connection.execute(schema(slots).encode())
         found = await connection.execute("SELECT max(version) FROM rota.schema_version")
         (version,) = await found.fetchone() or (None,)
         if version is None or version > VERSION:

@@ -16,14 +16,16 @@ from typing import IO, TypeVar
 import apsw
 
 from rota_coordinator.core.log.batch import Header, Row
+from rota_coordinator.core.log.cleaning import Change
 from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.store import batches
 from rota_coordinator.store.appends import append_of
-from rota_coordinator.store.port import Claim, StoreError
+from rota_coordinator.store.port import Claim, StoreError, check_slots
 from rota_coordinator.store.sqlite_backup import BACKUP_ID, SERVED_ID
 from rota_coordinator.store.sqlite_file import DatabaseFile
 from rota_coordinator.store.sqlite_rows import RowReader
-from rota_coordinator.store.sqlite_work import AppendRows, AtomicWrite, Drop, Job, Other, Part, Write
+from rota_coordinator.store.sqlite_schema import slots_of
+from rota_coordinator.store.sqlite_work import AppendRows, AtomicWrite, Drop, Job, Other, Part, Rewrite, Write
 from rota_coordinator.store.sqlite_writer import Writer
 from rota_proto.coordinator.v1.records_pb2 import Record
 from rota_service.private_files import FILE_MODE, FOLDER_MODE, OTHERS
@@ -34,7 +36,8 @@ Result = TypeVar("Result")
 class SqliteStore:
     """The embedded store; created by `open_store`."""
 
-    def __init__(self, path: Path, lock: IO[bytes], file: DatabaseFile) -> None:
+    def __init__(self, path: Path, lock: IO[bytes], file: DatabaseFile, slots: int) -> None:
+        self.slots = slots
         self._path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
@@ -109,6 +112,11 @@ class SqliteStore:
         self._put(Drop(log_id, before_offset, done))
         return done
 
+    def rewrite_rows(self, log_id: int, changes: Sequence[Change]) -> "asyncio.Future[int]":
+        done: asyncio.Future[int] = self._loop.create_future()
+        self._put(Rewrite(log_id, changes, done))
+        return done
+
     async def headers(self) -> AsyncIterator[Sequence[tuple[int, Header]]]:
         behind = (-1, -1)
         while True:
@@ -139,6 +147,11 @@ class SqliteStore:
     async def size(self, log_id: int) -> int:
         return await self._readers.read(lambda connection: self._rows.size(connection, log_id))
 
+    async def size_between(self, log_id: int, offset: int, until: int) -> int:
+        return await self._readers.read(
+            lambda connection: self._rows.size_between(connection, log_id, (offset, until))
+        )
+
     async def end_restore(self) -> None:
         """Remove the mark of a backup from the file, after its groups were prepared."""
 
@@ -164,11 +177,13 @@ class SqliteStore:
             self._unit.append(work)
 
 
-def open_store(path: Path, vfs: str = "", *, restoring: bool = False) -> SqliteStore:
+def open_store(
+    path: Path, vfs: str = "", *, slots: int | None = None, restoring: bool = False
+) -> SqliteStore:
     """
     Open or create the file, through SQLite's default VFS or another; called in the event loop that uses the store.
 
-    A backup is rejected unless `restoring`.
+    A file that was created with another number of slots is rejected, and a backup unless `restoring`.
     """
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -186,23 +201,34 @@ def open_store(path: Path, vfs: str = "", *, restoring: bool = False) -> SqliteS
             f"{path} is in use by another coordinator; stop that one, or choose another file with --store"
         ) from None
     try:
-        file = DatabaseFile(path, vfs)
-        if not restoring and file.connection(flush=True).pragma("application_id") == BACKUP_ID:
+        file = DatabaseFile(path, vfs, slots)
+        try:
+            found = _check(file.connection(flush=True), path, slots, restoring=restoring)
+        except StoreError:
             file.close()
-            raise StoreError(
-                f"{path} is a backup, whose groups count generations that were issued before; run "
-                f"`python -m rota_coordinator --store sqlite:{path} --restored` once"
-            )
+            raise
         # SQLite creates the WAL and its index with the mode of the database file.
         for beside in ("", "-wal", "-shm"):
             _close_to_others(path.with_name(path.name + beside))
-        return SqliteStore(path, lock, file)
+        return SqliteStore(path, lock, file, found)
     except apsw.Error as broken:
         lock.close()
         raise StoreError(f"{path} cannot be opened ({broken}); choose another file with --store") from broken
     except StoreError:
         lock.close()
         raise
+
+
+def _check(connection: apsw.Connection, path: Path, slots: int | None, *, restoring: bool) -> int:
+    """Return the number of slots of the file; raise StoreError if it may not be served."""
+    if not restoring and connection.pragma("application_id") == BACKUP_ID:
+        raise StoreError(
+            f"{path} is a backup, whose groups count generations that were issued before; run "
+            f"`python -m rota_coordinator --store sqlite:{path} --restored` once"
+        )
+    found = slots_of(connection)
+    check_slots(str(path), found, slots)
+    return found
 
 
 def _close_to_others(file: Path) -> None:

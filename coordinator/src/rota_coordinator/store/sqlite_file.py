@@ -29,12 +29,12 @@ HARMLESS = (apsw.FullError, apsw.ConstraintError)
 class DatabaseFile:
     """The only connection that writes; used by the writer's thread alone after its first call."""
 
-    def __init__(self, path: Path, vfs: str) -> None:
+    def __init__(self, path: Path, vfs: str, slots: int | None = None) -> None:
         self._path = path
         self._vfs = vfs
         self._flushing = True
         self._pages = 0  # approximate pages written since the last checkpoint
-        self._connection: apsw.Connection | None = open_recovered(path, vfs)
+        self._connection: apsw.Connection | None = open_recovered(path, vfs, slots)
         self._trusted = True
         self.readers = Readers(path, vfs)
 
@@ -123,10 +123,13 @@ class DatabaseFile:
             close_without_checkpoint(self._connection)
 
 
-def open_recovered(path: Path, vfs: str) -> apsw.Connection:
-    """Return a connection after the file was made fully durable, whatever failed before, in this process or another."""
+def open_recovered(path: Path, vfs: str, slots: int | None = None) -> apsw.Connection:
+    """
+    Return a connection after the file was made fully durable, whatever failed before, in this process or another. A new
+    file gets this number of slots.
+    """
     rewrite_wal(path, path.with_name(path.name + "-wal"), vfs)
-    connection = connect(path, vfs)
+    connection = connect(path, vfs, slots)
     try:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.Error:

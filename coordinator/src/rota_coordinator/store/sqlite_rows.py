@@ -1,4 +1,4 @@
-"""Rows of record batches in the embedded store: inserts and deletes by the writer, and queries by the readers."""
+"""Rows of record batches in the embedded store: inserts, deletes and rewrites by the writer, and queries by the readers."""
 
 import struct
 import zlib
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from rota_coordinator.core.log.batch import ROW_BYTES, Control, Header, Row
+from rota_coordinator.core.log.cleaning import Change
 from rota_coordinator.core.log.retention import Oldest
 from rota_coordinator.store import batches
 from rota_coordinator.store.port import LOG_SLOT, DamagedBatch
@@ -37,6 +38,32 @@ READ_ROWS = 500
 # Maximum bytes deleted in one transaction: some ten milliseconds.
 DROPPED_BYTES = 4 * 1024 * 1024
 DROPPED_ROWS = 500
+
+# The rows from the one that has an offset, or the next one: those whose running totals are within the bytes.
+FIRST = """
+WITH first AS MATERIALIZED (
+    SELECT base_offset AS begin, bytes_until - bytes AS bytes_before FROM headers
+    WHERE log_id = ?1 AND base_offset + count > ?2 AND base_offset >= coalesce(
+        (SELECT max(base_offset) FROM headers WHERE log_id = ?1 AND base_offset <= ?2), ?2)
+    ORDER BY base_offset LIMIT 1
+), near AS (
+    SELECT * FROM headers
+    WHERE log_id = ?1 AND base_offset >= (SELECT begin FROM first) AND base_offset < ?3
+    ORDER BY base_offset LIMIT ?5
+)"""
+READ = f"""{FIRST}
+SELECT {COLUMNS}, data FROM near LEFT JOIN payloads USING (payload_id)
+WHERE bytes_until <= (SELECT bytes_before FROM first) + ?4 OR base_offset = (SELECT begin FROM first)
+ORDER BY base_offset
+"""
+# Compaction leaves the running totals as they were: they are too far apart then. Adding up takes twice as long.
+READ_COMPACTED = f"""{FIRST}, summed AS (
+    SELECT *, sum(bytes) OVER (ORDER BY base_offset ROWS UNBOUNDED PRECEDING) AS bytes_read FROM near
+)
+SELECT {COLUMNS}, data FROM summed LEFT JOIN payloads USING (payload_id)
+WHERE bytes_read <= ?4 OR base_offset = (SELECT begin FROM first)
+ORDER BY base_offset
+"""
 
 Columns = tuple[Any, ...]
 
@@ -92,17 +119,7 @@ class RowWriter:
         end = self._ends.get(row.log_id) or end_of(connection, row.log_id)
         end = End(end.bytes_until + len(row.payload), max(end.latest_ms, row.header.max_timestamp_ms))
         self._ends[row.log_id] = end
-        columns = (
-            row.log_id,
-            *row.header,
-            row.appended_ms,
-            row.codec,
-            len(row.payload),
-            *end,
-            payload_id,
-            zlib.crc32(row.payload),
-        )
-        return *columns, zlib.crc32(CHECKED.pack(*columns))
+        return checked_columns(row, end, payload_id)
 
     def drop(self, connection: apsw.Connection, log_id: int, before_offset: int | None) -> int:
         """
@@ -131,6 +148,54 @@ class RowWriter:
         )
         connection.execute("DELETE FROM headers WHERE log_id = ? AND base_offset <= ?", last)
         return int(freed_bytes)
+
+    def rewrite(self, connection: apsw.Connection, log_id: int, changes: Sequence[Change]) -> int:
+        """
+        Replace or delete rows, and return the bytes that this frees.
+
+        Rows that are gone stay gone. Running totals stay as they are: those of the rows behind would change, too.
+        """
+        freed_bytes = 0
+        for header, row in changes:
+            stored = connection.execute(
+                f"SELECT {COLUMNS} FROM headers WHERE log_id = ? AND base_offset = ?",
+                (log_id, header.base_offset),
+            ).fetchone()
+            if stored is None:
+                continue  # deleted by retention, or with its topic
+            freed_bytes += stored[BYTES]
+            if row is None:
+                freed_bytes += ROW_BYTES
+                connection.execute(
+                    "DELETE FROM headers WHERE log_id = ? AND base_offset = ?", (log_id, header.base_offset)
+                )
+                connection.execute("DELETE FROM payloads WHERE payload_id = ?", (stored[PAYLOAD_ID],))
+                continue
+            freed_bytes -= len(row.payload)
+            self._replace(connection, stored, row)
+        return freed_bytes
+
+    def _replace(self, connection: apsw.Connection, stored: Columns, row: Row) -> None:
+        """Write another header and payload in the place of a stored row."""
+        payload_id = stored[PAYLOAD_ID]
+        columns = checked_columns(row, End(*stored[BYTES_UNTIL : LATEST_MS + 1]), payload_id)
+        connection.execute("UPDATE payloads SET data = ? WHERE payload_id = ?", (row.payload, payload_id))
+        connection.execute(f"REPLACE INTO headers VALUES {placeholders(WIDTH, 1)}", columns)
+
+
+def checked_columns(row: Row, end: End, payload_id: int) -> Columns:
+    """Return the columns of a row's header, with the running totals `end` and both checksums."""
+    columns = (
+        row.log_id,
+        *row.header,
+        row.appended_ms,
+        row.codec,
+        len(row.payload),
+        *end,
+        payload_id,
+        zlib.crc32(row.payload),
+    )
+    return *columns, zlib.crc32(CHECKED.pack(*columns))
 
 
 def insert_payloads(count: int) -> str:
@@ -163,6 +228,15 @@ def first_row(connection: apsw.Connection, log_id: int) -> Columns | None:
     ).fetchone()
 
 
+def is_underfilled(rows: Sequence[Columns], until: int, max_bytes: int) -> bool:
+    """Return whether a read has less than half of the bytes although more rows follow: the log may have been compacted."""
+    if not rows or len(rows) == READ_ROWS:
+        return False
+    base_offset, count = rows[-1][1:3]
+    read_bytes = sum(int(row[BYTES]) for row in rows)
+    return read_bytes < max_bytes // 2 and int(base_offset + count) < until
+
+
 class RowReader:
     """
     Queries of the rows, each on a given connection; `where` names the file in errors about damaged rows.
@@ -186,24 +260,10 @@ class RowReader:
         self, connection: apsw.Connection, log_id: int, span: tuple[int, int], max_bytes: int
     ) -> list[Row]:
         """Return rows from the one that contains the first offset of the span, or from the next one."""
-        rows: list[Columns] = connection.execute(
-            f"""
-            WITH first AS MATERIALIZED (
-                SELECT base_offset AS begin, bytes_until - bytes AS bytes_before FROM headers
-                WHERE log_id = ?1 AND base_offset + count > ?2 AND base_offset >= coalesce(
-                    (SELECT max(base_offset) FROM headers WHERE log_id = ?1 AND base_offset <= ?2), ?2)
-                ORDER BY base_offset LIMIT 1
-            ), near AS (
-                SELECT * FROM headers
-                WHERE log_id = ?1 AND base_offset >= (SELECT begin FROM first) AND base_offset < ?3
-                ORDER BY base_offset LIMIT ?5
-            )
-            SELECT {COLUMNS}, data FROM near LEFT JOIN payloads USING (payload_id)
-            WHERE bytes_until <= (SELECT bytes_before FROM first) + ?4 OR base_offset = (SELECT begin FROM first)
-            ORDER BY base_offset
-            """,
-            (log_id, *span, max_bytes, READ_ROWS),
-        ).fetchall()
+        bounds = (log_id, *span, max_bytes, READ_ROWS)
+        rows: list[Columns] = connection.execute(READ, bounds).fetchall()
+        if is_underfilled(rows, span[1], max_bytes):
+            rows = connection.execute(READ_COMPACTED, bounds).fetchall()
         found: list[Row] = []
         for columns in rows:
             try:
@@ -247,12 +307,21 @@ class RowReader:
         return [Oldest(self._header(row), row[BYTES]) for row in rows]
 
     def size(self, connection: apsw.Connection, log_id: int) -> int:
-        """Return the total payload bytes of the log."""
+        """Return the total payload bytes of the log; before compaction, which leaves the running totals as they were."""
         return int(
             connection.execute(
                 "SELECT coalesce((SELECT bytes_until FROM headers WHERE log_id = ?1 ORDER BY base_offset DESC LIMIT 1)"
                 " - (SELECT bytes_until - bytes FROM headers WHERE log_id = ?1 ORDER BY base_offset LIMIT 1), 0)",
                 (log_id,),
+            ).get
+        )
+
+    def size_between(self, connection: apsw.Connection, log_id: int, span: tuple[int, int]) -> int:
+        """Return the payload bytes of the rows that begin in the span; reads all their headers."""
+        return int(
+            connection.execute(
+                "SELECT coalesce(sum(bytes), 0) FROM headers WHERE log_id = ? AND base_offset >= ? AND base_offset < ?",
+                (log_id, *span),
             ).get
         )
 

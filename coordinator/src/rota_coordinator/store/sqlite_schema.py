@@ -4,9 +4,10 @@ from pathlib import Path
 
 import apsw
 
-from rota_coordinator.store.port import StoreError
+from rota_coordinator.core.slots.table import SLOTS
+from rota_coordinator.store.port import LOG_SLOT, StoreError
 
-VERSION = 2
+VERSION = 3
 # The tables of version 1.
 GROUPS = """
 CREATE TABLE slots (slot INTEGER PRIMARY KEY, epoch INTEGER NOT NULL) STRICT;
@@ -18,6 +19,7 @@ CREATE TABLE batches (
     PRIMARY KEY (slot, sequence)
 ) STRICT, WITHOUT ROWID;
 """
+# The tables of version 2, beside those of version 1.
 # Payloads are in a separate table in write order: writes to any number of logs append to one table, and a scan of all
 # headers reads no payload.
 LOG = """
@@ -49,6 +51,10 @@ CREATE TABLE headers (
 CREATE INDEX headers_by_time ON headers (log_id, latest_ms);
 CREATE TABLE payloads (payload_id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 """
+# The table of version 3, with one row: a store keeps its number of slots.
+SETTINGS = "CREATE TABLE settings (slots INTEGER NOT NULL) STRICT;"
+# The slot of the log's events before version 3, when every store had this number of slots.
+LOG_SLOT_BEFORE = SLOTS
 # Incremental vacuum, so that files shrink with their logs. It takes 0.1 % of the file and no measurable time.
 INCREMENTAL = 2
 # A WAL above this size is truncated when it restarts.
@@ -58,9 +64,10 @@ BUSY_MS = 5_000
 STATEMENTS = 256
 
 
-def connect(path: Path, vfs: str = "") -> apsw.Connection:
+def connect(path: Path, vfs: str = "", slots: int | None = None) -> apsw.Connection:
     """
-    Return the writer's connection, with the schema migrated. It checkpoints on request only, so that errors surface.
+    Return the writer's connection, with the schema migrated; a new file gets this number of slots, or the default. It
+    checkpoints on request only, so that errors surface.
     """
     connection = apsw.Connection(str(path), vfs=vfs or None, statementcachesize=STATEMENTS)
     try:
@@ -73,7 +80,7 @@ def connect(path: Path, vfs: str = "") -> apsw.Connection:
         connection.wal_autocheckpoint(0)
         # FULL, because responses promise durability; NORMAL may lose the last commits on a power failure.
         connection.pragma("synchronous", "full")
-        migrate(connection, path)
+        migrate(connection, path, SLOTS if slots is None else slots)
     except (apsw.Error, StoreError):
         connection.close()
         raise
@@ -98,8 +105,8 @@ def without_temporary_files(connection: apsw.Connection) -> None:
     connection.pragma("temp_store", "memory")
 
 
-def migrate(connection: apsw.Connection, path: Path) -> None:
-    """Create the tables, or those that an earlier version lacks."""
+def migrate(connection: apsw.Connection, path: Path, slots: int) -> None:
+    """Create the tables for this number of slots, or those that an earlier version lacks."""
     version = connection.pragma("user_version")
     if version > VERSION:
         raise StoreError(f"{path} was written by a later version of Rota ({version}); start that version")
@@ -112,5 +119,16 @@ def migrate(connection: apsw.Connection, path: Path) -> None:
     with connection:
         if not version:
             connection.execute(GROUPS)
-        connection.execute(LOG)
+        if version < 2:
+            connection.execute(LOG)
+        connection.execute(SETTINGS)
+        connection.execute("INSERT INTO settings VALUES (?)", (SLOTS if version else slots,))
+        if version:
+            for table in ("slots", "batches"):
+                connection.execute(f"UPDATE {table} SET slot = ? WHERE slot = ?", (LOG_SLOT, LOG_SLOT_BEFORE))
         connection.pragma("user_version", VERSION)
+
+
+def slots_of(connection: apsw.Connection) -> int:
+    """Return the number of slots that the file was created with."""
+    return int(connection.execute("SELECT slots FROM settings").get)

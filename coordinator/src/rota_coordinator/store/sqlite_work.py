@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from rota_coordinator.core.log.batch import Row
+from rota_coordinator.core.log.cleaning import Change
 from rota_coordinator.store.appends import Append
 from rota_coordinator.store.port import LOG_SLOT
 
@@ -50,6 +51,14 @@ class Drop(NamedTuple):
     freed_bytes: int = 0
 
 
+class Rewrite(NamedTuple):
+    """Replacement and deletion of rows by log compaction, in one transaction."""
+
+    log_id: int
+    changes: Sequence[Change]
+    done: "asyncio.Future[Any]"
+
+
 class Shrink(NamedTuple):
     """Return of free pages to the file system, in steps."""
 
@@ -62,7 +71,7 @@ class Job(NamedTuple):
 
 
 Write = Append | AppendRows | AtomicWrite
-Other = Drop | Shrink | Job
+Other = Drop | Rewrite | Shrink | Job
 
 
 def parts_of(write: Write) -> Sequence[Part]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from rota_coordinator.core.log.batch import Row
+from rota_coordinator.core.log.cleaning import Change
 from rota_coordinator.store import sqlite_fence
 from rota_coordinator.store.appends import Append, Outcome, settle, settle_all, slot_lost
 from rota_coordinator.store.port import LOG_SLOT, SlotLost, StoreError, StoreTakenOver
@@ -29,6 +30,7 @@ from rota_coordinator.store.sqlite_work import (
     Job,
     Other,
     Part,
+    Rewrite,
     Shrink,
     Write,
     bytes_of,
@@ -112,7 +114,7 @@ class Writer:
         error = StoreError(f"{self._path} is closed")
         if isinstance(work, Write):
             settle_all((part.done, None, error) for part in parts_of(work))
-        elif isinstance(work, Drop | Job):
+        elif isinstance(work, Drop | Rewrite | Job):
             settle(work.done, None, error)
 
     def waiting_bytes(self) -> int:
@@ -159,6 +161,8 @@ class Writer:
                 self._commit(turn)
             case Drop():
                 self._drop(turn)
+            case Rewrite():
+                self._rewrite(turn)
             case Shrink():
                 self._go_on_shrinking()
             case Job():
@@ -255,29 +259,54 @@ class Writer:
         """Run one step of a drop, and queue the next one."""
         error: StoreError | None = None
         try:
-            if self._taken is not None:
-                raise self._taken
-            if LOG_SLOT not in self._epochs or (LOG_SLOT in self._broken and not drop.begun):
-                # The failed append may be the one that made these rows obsolete.
-                raise StoreError(f"log {drop.log_id} keeps its rows: slot {LOG_SLOT} must be claimed first")
-            connection = self._file.connection(flush=False)
-            connection.execute("BEGIN IMMEDIATE")
-            sqlite_fence.check(connection, str(self._path), {LOG_SLOT: self._epochs[LOG_SLOT]})
+            connection = self._begin_on_rows(drop.log_id, is_safe=drop.begun)
             freed_bytes = self._rows.drop(connection, drop.log_id, drop.before_offset)
             connection.execute("COMMIT")
             if freed_bytes:
                 self._requeue(drop._replace(begun=True, freed_bytes=drop.freed_bytes + freed_bytes))
                 return
             self._shrink()
-        except apsw.Error as broken:
-            error = self._failed(broken)
-        except StoreTakenOver as taken:
-            error = self._stop_writing(taken)
-        except StoreError as broken:
-            error = broken
+        except (apsw.Error, StoreError) as broken:
+            error = self._failure_on_rows(broken)
         finally:
             self._file.wrote(DROPPED_PAGES)
         self._loop.call_soon_threadsafe(settle, drop.done, drop.freed_bytes, error)
+
+    def _rewrite(self, rewrite: Rewrite) -> None:
+        """Replace and delete rows."""
+        error: StoreError | None = None
+        freed_bytes = 0
+        try:
+            connection = self._begin_on_rows(rewrite.log_id, is_safe=False)
+            freed_bytes = self._rows.rewrite(connection, rewrite.log_id, rewrite.changes)
+            connection.execute("COMMIT")
+            self._shrink()
+        except (apsw.Error, StoreError) as broken:
+            error = self._failure_on_rows(broken)
+        finally:
+            self._file.wrote(pages_of_changes(rewrite.changes))
+        self._loop.call_soon_threadsafe(settle, rewrite.done, freed_bytes, error)
+
+    def _failure_on_rows(self, broken: apsw.Error | StoreError) -> StoreError:
+        """Return the error of a change of stored rows, after what it asks for: a rollback, or the end of all writing."""
+        if isinstance(broken, apsw.Error):
+            return self._failed(broken)
+        return self._stop_writing(broken) if isinstance(broken, StoreTakenOver) else broken
+
+    def _begin_on_rows(self, log_id: int, *, is_safe: bool) -> apsw.Connection:
+        """
+        Begin a transaction that changes stored rows, if this process owns the log; `is_safe` says that no failed append can
+        be the reason for the change.
+        """
+        if self._taken is not None:
+            raise self._taken
+        if LOG_SLOT not in self._epochs or (LOG_SLOT in self._broken and not is_safe):
+            # The failed append may be the one that made these rows obsolete.
+            raise StoreError(f"log {log_id} keeps its rows: slot {LOG_SLOT} must be claimed first")
+        connection = self._file.connection(flush=False)
+        connection.execute("BEGIN IMMEDIATE")
+        sqlite_fence.check(connection, str(self._path), {LOG_SLOT: self._epochs[LOG_SLOT]})
+        return connection
 
     def _shrink(self) -> None:
         """Return free pages to the file system, if there are many."""
@@ -333,3 +362,9 @@ def pages_of(commit: Commit) -> int:
     """Return the approximate number of pages that the commit wrote."""
     written = len(commit.batches) + len(commit.rows)
     return PAGES_EACH * written + sum(map(bytes_of, commit.parts)) // PAGE_BYTES
+
+
+def pages_of_changes(changes: Sequence[Change]) -> int:
+    """Return the approximate number of pages that a rewrite writes."""
+    written = sum(len(row.payload) for _, row in changes if row is not None)
+    return PAGES_EACH * len(changes) + written // PAGE_BYTES

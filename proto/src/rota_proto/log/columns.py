@@ -59,16 +59,18 @@ def pack(columns: Columns, count: int, base_timestamp_ms: int) -> bytes:
     """
     _check(columns, count)
     flags = 0
+    # All blobs, and not one after the other: the bytes of a large batch are copied and allocated once.
     parts: list[bytes] = []
     if columns.timestamps_ms is not None:
         low, high = min(columns.timestamps_ms), max(columns.timestamps_ms)
         if not low == high == base_timestamp_ms:
             flags |= TIMESTAMPS
-            parts += _packed_numbers([time - base_timestamp_ms for time in columns.timestamps_ms])
+            deltas = [time - base_timestamp_ms for time in columns.timestamps_ms]
+            parts += _packed_numbers(deltas, low - base_timestamp_ms, high - base_timestamp_ms)
     for flag, blobs in ((KEYS, columns.keys), (VALUES, columns.values)):
-        if blobs is not None and blobs.count(None) != count:
+        if blobs is not None and (nulls := blobs.count(None)) != count:
             flags |= flag
-            parts += _packed_blobs(blobs)
+            _pack_blobs(blobs, nulls, parts)
     if columns.headers is not None and any(columns.headers):
         flags |= HEADERS
         together = list(chain.from_iterable(columns.headers))
@@ -77,9 +79,10 @@ def pack(columns: Columns, count: int, base_timestamp_ms: int) -> bytes:
                 f"a batch has at most {HEADERS_MAX:,} headers, not {len(together):,}: send smaller ones"
             )
         names, values = zip(*together, strict=True)
-        parts += _packed_numbers(list(map(len, columns.headers)))
-        parts += _packed_blobs([name.encode() for name in names])
-        parts += _packed_blobs(values)
+        counts = list(map(len, columns.headers))
+        parts += _packed_numbers(counts, min(counts), max(counts))
+        _pack_blobs([name.encode() for name in names], 0, parts)
+        _pack_blobs(values, values.count(None), parts)
     return b"".join([bytes((flags,)), *parts])
 
 
@@ -123,6 +126,23 @@ def verify(payload: bytes, count: int, base_timestamp_ms: int) -> int:
     return latest_ms
 
 
+def has_keys(payload: bytes, count: int) -> bool:
+    """
+    Return whether every record has a key, without decoding one. Raises MalformedPayload.
+
+    >>> has_keys(pack(Columns(keys=[b"a", None]), 2, 0), 2)
+    False
+    """
+    reader = _Reader(payload)
+    flags = reader.flags(count)
+    if not flags & KEYS:
+        return False
+    if flags & TIMESTAMPS:
+        reader.span(count)
+    shortest, _ = reader.lengths(count)
+    return shortest >= 0
+
+
 def first_at(payload: bytes, count: int, base_timestamp_ms: int, timestamp_ms: int) -> tuple[int, int] | None:
     """Return index and timestamp of the first record at or after a timestamp; None: all are earlier."""
     reader = _Reader(payload)
@@ -143,8 +163,8 @@ def _check(columns: Columns, count: int) -> None:
             )
 
 
-def _packed_numbers(numbers: Sequence[int]) -> list[bytes]:
-    low, high = min(numbers, default=0), max(numbers, default=0)
+def _packed_numbers(numbers: Sequence[int], low: int, high: int) -> list[bytes]:
+    """Encode numbers of which the lowest and the highest are known."""
     if not -(1 << 63) <= low <= high < 1 << 63:
         raise ValueError(
             "a timestamp is further away from the others than 64 bits can say: use milliseconds since 1970"
@@ -155,12 +175,12 @@ def _packed_numbers(numbers: Sequence[int]) -> list[bytes]:
     return [code, struct.pack(f"<{len(numbers)}{code.decode()}", *numbers)]
 
 
-def _packed_blobs(blobs: Sequence[bytes | None]) -> list[bytes]:
-    if None in blobs:
-        lengths = [-1 if blob is None else len(blob) for blob in blobs]
-        return [*_packed_numbers(lengths), b"".join(filter(None, blobs))]
+def _pack_blobs(blobs: Sequence[bytes | None], nulls: int, parts: list[bytes]) -> None:
+    """Append the lengths of blobs, of which some are null, and the blobs."""
     # mypy does not see that no None is left; a check for each would cost what columns save.
-    return [*_packed_numbers(list(map(len, blobs))), b"".join(blobs)]  # type: ignore[arg-type]
+    lengths = [-1 if blob is None else len(blob) for blob in blobs] if nulls else list(map(len, blobs))  # type: ignore[arg-type]
+    parts += _packed_numbers(lengths, min(lengths), max(lengths))
+    parts += filter(None, blobs)
 
 
 def _timestamps(reader: "_Reader", flags: int, count: int, base_timestamp_ms: int) -> Sequence[int] | None:

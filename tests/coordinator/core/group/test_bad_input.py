@@ -87,7 +87,7 @@ REQUESTS: st.SearchStrategy[Message] = st.one_of(
 )
 
 
-@settings(max_examples=400, derandomize=True, deadline=None)
+@settings(max_examples=400, derandomize=True)
 @given(st.lists(REQUESTS, min_size=1, max_size=8))
 def test_any_requests_are_answered_or_wait(requests: list[Message]) -> None:
     driver = CoreDriver(DEFAULT)

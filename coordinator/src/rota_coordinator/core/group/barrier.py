@@ -157,7 +157,7 @@ def start_generation(group: Group, effects: Effects, now_ms: MonotonicMs) -> Non
 
 def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:
     """Return the response to a join: the present generation, and for the leader also the members."""
-    leads = member.member_id == group.members.leader
+    known = group.members if member.member_id == group.members.leader else ()
     return pb.JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -171,7 +171,6 @@ def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> pb
                 group_instance_id=other.instance_id,
                 metadata=other.metadata(group.protocol_name),
             )
-            for other in group.members
-            if leads
+            for other in known
         ],
     )

@@ -49,13 +49,13 @@ def partition_error(
     group: Group, request: Request, partition: TopicPartition, metadata: str
 ) -> pb.ErrorCode.ValueType:
     """Return the error of one partition; NONE if it may be committed."""
-    if is_longer(metadata, group.config.offset_metadata_length_max):
+    if metadata and is_longer(metadata, group.config.offset_metadata_length_max):
         return pb.OFFSET_METADATA_TOO_LARGE
     if request.generation_id < 0:
         return pb.NONE
     owner = group.owner_of(partition)
     # Kafka checks member and generation only, so it accepts a late commit for a partition that has moved.
-    return pb.NONE if owner in (None, request.member_id) else pb.ILLEGAL_GENERATION
+    return pb.NONE if owner is None or owner == request.member_id else pb.ILLEGAL_GENERATION
 
 
 def is_longer(text: str, most: int) -> bool:
@@ -72,27 +72,32 @@ def commit(
         return error, copied(request, error)
     outcomes = []
     at_ms = group.wall.at(now_ms)
+    is_transactional = isinstance(request, pb.TxnCommitOffsetsRequest)
     for topic in request.topics:
         name = topic.name
         outcome = pb.TopicErrors(name=name)
         add_result = outcome.partitions.add
+        template = record_of_topic(request, topic, at_ms)
         for partition in topic.partitions:
             index = partition.index
             where = TopicPartition(name, index)
             refused = partition_error(group, request, where, partition.metadata)
             if not refused and where not in offsets.committed:
                 refused = room_error(offsets, where)
-            if not refused:
-                offsets.write_at(where, to_record(request, topic, partition, at_ms), effects)
-            add_result(index=index, error_code=refused)
+            result = add_result()
+            result.index = index
+            if refused:
+                result.error_code = refused
+            elif is_transactional:
+                offsets.write(to_record(template, partition), effects)
+            else:
+                offsets.write_commit(where, to_record(template, partition), effects)
         outcomes.append(outcome)
     return pb.NONE, outcomes
 
 
-def to_record(
-    request: Request, topic: pb.TopicOffsets, partition: pb.PartitionOffset, at_ms: WallMs
-) -> Record:
-    """Return the record of one partition; filled in place, because a commit consists of many."""
+def record_of_topic(request: Request, topic: pb.TopicOffsets, at_ms: WallMs) -> Record:
+    """Return a record with what the records of all partitions of a topic have in common."""
     record = Record()
     if isinstance(request, pb.TxnCommitOffsetsRequest):
         held = record.offset_pending
@@ -103,10 +108,20 @@ def to_record(
         offset = record.offset_committed
     offset.group_id = request.group_id
     offset.topic = topic.name
-    offset.partition = partition.index
     offset.topic_id = topic.topic_id
+    offset.committed_at_ms = at_ms
+    return record
+
+
+def to_record(template: Record, partition: pb.PartitionOffset) -> Record:
+    """Return the record of one partition; filled in place, because a commit consists of many."""
+    record = Record()
+    record.CopyFrom(template)
+    offset = record.offset_pending.offset if record.HasField("offset_pending") else record.offset_committed
+    offset.partition = partition.index
     offset.offset = partition.offset
     offset.leader_epoch = partition.leader_epoch
-    offset.metadata = partition.metadata
-    offset.committed_at_ms = at_ms
+    metadata = partition.metadata
+    if metadata:
+        offset.metadata = metadata
     return record

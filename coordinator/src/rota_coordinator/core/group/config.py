@@ -29,3 +29,5 @@ class GroupConfig:
     # In UTF-16 code units, as Kafka counts.
     offset_metadata_length_max: int = 4_096
     offsets_retention_ms: int = 7 * DAY_MS
+    # Maximum time that a commit waits for the store before it is answered; not used by the core.
+    commit_timeout_ms: int = 5_000

@@ -1,16 +1,18 @@
 """
 All groups of one slot. The entry point of the group core: requests and time come in, Effects go out.
 
-Called by the slot, which passes each request with its call id. Every method looks its group up, checks what does not
-need the group, and delegates the decision. To load, the slot calls `replay` for every record, then `loaded` once.
+Called by the slot, which passes each request with its call id to `decide`. Every method looks its group up, checks what
+does not need the group, and delegates the decision. To load, the slot calls `replay` for every record, then `loaded` once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from google.protobuf.message import Message
 
 from rota_coordinator.core.group import admin, barrier, commit, expiry, round, transactions
-from rota_coordinator.core.group.answers import AdminRequest, group_of, refused
+from rota_coordinator.core.group.answers import AdminRequest, Request, group_of, refused
 from rota_coordinator.core.group.config import GROUP_ID_LENGTH_MAX, GroupConfig
 from rota_coordinator.core.group.effects import Call, Cause, Effects
 from rota_coordinator.core.group.join import Joining, join, refuse
@@ -32,6 +34,15 @@ from rota_proto.coordinator.v1.records_pb2 import (
 MemberRequest = pb.SyncGroupRequest | pb.HeartbeatRequest | pb.LeaveGroupRequest
 
 
+class Origin(NamedTuple):
+    """The sender of a request, and the new member id that it may need."""
+
+    client_host: str
+    # Charged for a group that the request creates.
+    principal: str
+    new_uuid: Callable[[], str]  # returns a new UUID
+
+
 @dataclass(slots=True)
 class Groups:
     """The groups and offsets of one slot. Invariant: no group has a higher incarnation than `incarnation`."""
@@ -43,6 +54,21 @@ class Groups:
     incarnation: int = 0
     # Wall clock of timestamps; the time of requests is on the monotonic clock.
     wall: WallClock = field(default_factory=WallClock)
+
+    def decide(self, call: Call, request: Request, origin: Origin, now_ms: MonotonicMs) -> Effects:
+        """Handle a request of any kind."""
+        match request:
+            case pb.HeartbeatRequest() | pb.SyncGroupRequest() | pb.LeaveGroupRequest():
+                return self.handle(call, request, now_ms)
+            case pb.CommitOffsetsRequest() | pb.TxnCommitOffsetsRequest():
+                return self.commit(call, request, now_ms, origin.principal)
+            case pb.JoinGroupRequest():
+                joining = Joining(call, request, origin.client_host, origin.new_uuid(), origin.principal)
+                return self.join(joining, now_ms)
+            case pb.FetchOffsetsRequest():
+                return self.fetch(call, request)
+            case _:
+                return self.administer(call, request, now_ms, origin.principal)
 
     def join(self, joining: Joining, now_ms: MonotonicMs) -> Effects:
         """Handle JoinGroup."""

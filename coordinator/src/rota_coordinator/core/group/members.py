@@ -37,7 +37,7 @@ class Member:
     rebalance_timeout_ms: int
     # (name, metadata) in order of preference. After loading: the elected protocol only.
     protocols: Protocols
-    # Names of `protocols`; cached, because every join compares those of all members.
+    # Names of `protocols`.
     offers: frozenset[str] = field(init=False, repr=False, compare=False)
     # Upper bound, in bytes, of its entry in the leader's join response.
     entry_bytes: int = field(init=False, repr=False, compare=False)
@@ -128,11 +128,16 @@ class Sizes:
     entries: int = 0
     # Bytes of the protocols that members offer.
     offers: int = 0
+    # Names of the protocols that a member offers -> number of members that offer exactly these.
+    names: Counter[frozenset[str]] = field(default_factory=Counter)
 
     def add(self, member: Member, sign: int = 1) -> None:
         """Add a member to the sums, or subtract it with sign -1."""
         self.entries += sign * member.entry_bytes
         self.offers += sign * member.offer_bytes
+        self.names[member.offers] += sign
+        if not self.names[member.offers]:
+            del self.names[member.offers]
 
 
 @dataclass(slots=True)
@@ -221,7 +226,7 @@ class Members:
 
     def candidates(self) -> frozenset[str]:
         """Return the protocols that every member offers."""
-        return frozenset.intersection(*(member.offers for member in self)) if self.by_id else frozenset()
+        return frozenset.intersection(*self.sizes.names) if self.by_id else frozenset()
 
     def accept(self, protocols: Protocols) -> bool:
         """

@@ -68,13 +68,10 @@ class Offsets:
         effects.records.append(record)
         self.replay(record)
 
-    def write_at(self, partition: TopicPartition, record: Record, effects: Effects) -> None:
-        """Change the offset of one partition; the record is about this partition."""
+    def write_commit(self, partition: TopicPartition, record: Record, effects: Effects) -> None:
+        """Write the record of a commit of one partition; called for each partition of each commit."""
         effects.records.append(record)
-        if record.HasField("offset_committed"):
-            self._put(partition, record.offset_committed)
-        else:
-            self.replay(record)
+        self._put(partition, record.offset_committed)
 
     def replay(self, record: Record) -> None:
         """Apply a record about offsets; other records are ignored."""

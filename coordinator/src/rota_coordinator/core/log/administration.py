@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from rota_coordinator.core.log.config import FOR_EVER, NAME_LENGTH_MAX, LogConfig
+from rota_coordinator.core.log.config import DELETE_RETENTION_MS, FOR_EVER, NAME_LENGTH_MAX, LogConfig
 from rota_coordinator.core.log.effects import Effects
-from rota_coordinator.core.log.partition import Partition, Retention
+from rota_coordinator.core.log.partition import DELETING, Partition, Retention
 from rota_coordinator.core.log.state import State
 from rota_coordinator.core.log.topics import Topic
 from rota_coordinator.core.quotas import Reserve, Usage
@@ -50,7 +50,8 @@ def create_topics(
     reply = pb.CreateTopicsResponse()
     for asked in request.topics:
         error = codes.INVALID_REQUEST if asked.name in twice else creation_error(state, asked)
-        topic_id, message = b"", ""
+        topic_id = b""
+        message = config_problem(asked.cleanup_policy, asked) if error == codes.INVALID_CONFIG else ""
         if not error:
             message = creator.reserve(creator.principal, Usage(topics=1, partitions=asked.partitions))
             error = codes.POLICY_VIOLATION if message else codes.NONE
@@ -67,9 +68,25 @@ def creation_error(state: State, asked: pb.CreateTopicsRequest.Topic) -> codes.E
         return codes.INVALID_TOPIC_EXCEPTION
     if state.topics.get(asked.name) is not None:
         return codes.TOPIC_ALREADY_EXISTS
-    if min(asked.retention_ms, asked.retention_bytes) < FOR_EVER:
+    if config_problem(asked.cleanup_policy, asked):
         return codes.INVALID_CONFIG
     return growth_error(state, 0, asked.partitions)
+
+
+def config_problem(
+    policy: pb.CleanupPolicy.ValueType, asked: pb.CreateTopicsRequest.Topic | pb.AlterTopicsRequest.Topic
+) -> str:
+    """Return why the settings of a topic are not possible together, and the remedy; empty when they are."""
+    retentions = (asked.retention_ms, asked.retention_bytes)
+    if policy not in pb.CleanupPolicy.values():
+        return f"unknown cleanup policy {policy}; use one of delete, compact, and both"
+    if min(retentions) < FOR_EVER:
+        return "a retention is at least 1, or -1 for no limit"
+    if asked.delete_retention_ms < 0:
+        return "delete_retention_ms is at least 1, or 0 for the default"
+    if policy not in DELETING and max(retentions) > 0:
+        return "a topic with the cleanup policy compact has no retention; add delete to the policy, or omit the retention"
+    return ""
 
 
 def growth_error(state: State, before: int, partitions: int) -> codes.ErrorCode.ValueType:
@@ -85,14 +102,26 @@ def creation(
     state: State, asked: pb.CreateTopicsRequest.Topic, topic_id: bytes, created_by: str
 ) -> TopicCreated:
     """Return the event that creates the topic."""
-    config: LogConfig = state.config
-    return TopicCreated(
-        name=asked.name,
-        topic_id=topic_id,
-        log_ids=state.topics.next_log_ids(asked.partitions),
-        retention_ms=asked.retention_ms or config.retention_ms,
-        retention_bytes=asked.retention_bytes or config.retention_bytes,
-        created_by=created_by,
+    retention = in_effect(
+        state.config,
+        Retention(asked.retention_ms, asked.retention_bytes, asked.cleanup_policy, asked.delete_retention_ms),
+    )
+    log_ids = state.topics.next_log_ids(asked.partitions)
+    return Topic(asked.name, topic_id, created_by).made(log_ids, retention)
+
+
+def in_effect(config: LogConfig, asked: Retention) -> Retention:
+    """
+    Return the retention with the defaults of the server in place of 0.
+
+    Without the policy `delete` it is unlimited: an older version, which knows no policy, then deletes nothing either.
+    """
+    deletes = asked.policy in DELETING
+    return Retention(
+        (asked.ms or config.retention_ms) if deletes else FOR_EVER,
+        (asked.bytes or config.retention_bytes) if deletes else FOR_EVER,
+        asked.policy,
+        asked.delete_retention_ms or DELETE_RETENTION_MS,
     )
 
 
@@ -164,29 +193,41 @@ def alter_topics(state: State, request: pb.AlterTopicsRequest, effects: Effects)
             reply.topics.add(name=asked.name, error_code=codes.INVALID_REQUEST)
         elif topic is None:
             reply.topics.add(name=asked.name, error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
+        elif problem := config_problem(policy_of(topic, asked), asked):
             reply.topics.add(
-                name=asked.name, topic_id=topic.topic_id, error_code=alter(state, topic, asked, effects)
+                name=asked.name,
+                topic_id=topic.topic_id,
+                error_code=codes.INVALID_CONFIG,
+                error_message=problem,
             )
+        else:
+            alter(state, topic, asked, effects)
+            reply.topics.add(name=asked.name, topic_id=topic.topic_id)
     return reply
 
 
-def alter(
-    state: State, topic: Topic, asked: pb.AlterTopicsRequest.Topic, effects: Effects
-) -> codes.ErrorCode.ValueType:
-    """Change the retention as far as it is given, or return the error. A retention that is in effect is not written."""
-    if min(asked.retention_ms, asked.retention_bytes) < FOR_EVER:
-        return codes.INVALID_CONFIG
-    config: LogConfig = state.config
-    kept_ms, kept_bytes = topic.retention.ms, topic.retention.bytes
-    if asked.HasField("retention_ms"):
-        kept_ms = asked.retention_ms or config.retention_ms
-    if asked.HasField("retention_bytes"):
-        kept_bytes = asked.retention_bytes or config.retention_bytes
-    retention = Retention(kept_ms, kept_bytes)
+def policy_of(topic: Topic, asked: pb.AlterTopicsRequest.Topic) -> pb.CleanupPolicy.ValueType:
+    """Return the cleanup policy of the topic after the change."""
+    return asked.cleanup_policy if asked.HasField("cleanup_policy") else topic.retention.policy
+
+
+def alter(state: State, topic: Topic, asked: pb.AlterTopicsRequest.Topic, effects: Effects) -> None:
+    """Change the settings as far as they are given. What is in effect is not written."""
+    known = topic.retention
+    if known.policy not in DELETING:
+        # A topic that had no retention gets the one that a new topic would have.
+        known = known._replace(ms=0, bytes=0)
+    retention = in_effect(
+        state.config,
+        Retention(
+            asked.retention_ms if asked.HasField("retention_ms") else known.ms,
+            asked.retention_bytes if asked.HasField("retention_bytes") else known.bytes,
+            policy_of(topic, asked),
+            asked.delete_retention_ms if asked.HasField("delete_retention_ms") else known.delete_retention_ms,
+        ),
+    )
     if retention != topic.retention:
         state.write(LogEvent(topic_created=topic.made(retention=retention)), effects)
-    return codes.NONE
 
 
 def describe_topics(state: State, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
@@ -203,6 +244,8 @@ def describe_topics(state: State, request: pb.DescribeTopicsRequest) -> pb.Descr
                 partitions=len(topic.partitions),
                 retention_ms=topic.retention.ms,
                 retention_bytes=topic.retention.bytes,
+                cleanup_policy=topic.retention.policy,
+                delete_retention_ms=topic.retention.delete_retention_ms,
             )
     return reply
 

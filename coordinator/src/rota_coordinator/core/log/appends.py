@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 
 from rota_coordinator.core.instants import WallMs
 from rota_coordinator.core.log import content, transactions
-from rota_coordinator.core.log.batch import NO_PRODUCER, NO_SEQUENCE, Control, Header, Row, stored_bytes
+from rota_coordinator.core.log.batch import (
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    Control,
+    Header,
+    Row,
+    stored_bytes,
+)
 from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.core.log.sequences import (
@@ -21,7 +29,6 @@ from rota_coordinator.core.quotas import Reserve, Usage
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.log.v1 import log_pb2 as pb
 
-NO_EPOCH = -1
 NO_OFFSET = -1
 
 
@@ -96,7 +103,7 @@ def plan_append(
     for batch in asked.batches:
         row = Row(partition.log_id, header_of(batch, plan.end), now_ms, batch.codec, batch.payload)
         header = row.header
-        refused = content.validate(row, state.config)
+        refused = content.validate(row, state.config, needs_keys=partition.retention.compacts)
         if refused is None:
             error = transactions.batch_error(state, transactional_id, header)
             if not error and header.transactional and not state.may_write_to(header.producer_id, row.log_id):

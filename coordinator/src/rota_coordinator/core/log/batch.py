@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 NO_PRODUCER = -1
 NO_SEQUENCE = -1
+NO_EPOCH = -1
 
 
 class Control(enum.IntEnum):

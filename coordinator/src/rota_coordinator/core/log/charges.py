@@ -4,10 +4,11 @@ Quota charges of topics and their partition logs to the creators of the topics.
 Called by `topic_log` after loading the log, after each decision, and after rows were deleted from the store.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota_coordinator.core.log.batch import Row, stored_bytes
+from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.topics import Topic
 from rota_coordinator.core.quotas import Quotas, Usage
 
@@ -44,6 +45,18 @@ class LogCharges:
         self.clear()
         for topic in topics:
             self.topic_created(topic, sizes)
+
+    def decided(self, effects: Effects, topic_of: Callable[[str], Topic | None]) -> None:
+        """Charge the creators of topics for the effects of a decision."""
+        for event in effects.events:
+            if event.HasField("topic_created"):
+                topic = topic_of(event.topic_created.name)
+                assert topic is not None, "a request creates a topic or deletes it"
+                self.topic_created(topic, {})
+            elif event.HasField("topic_deleted"):
+                self.topic_deleted(event.topic_deleted.name)
+        self.logs_dropped(effects.dropped)
+        self.appended(effects.rows)
 
     def topic_created(self, topic: Topic, sizes: Mapping[int, int]) -> None:
         """Charge for a topic that was created or has grown."""

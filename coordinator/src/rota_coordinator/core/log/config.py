@@ -12,6 +12,8 @@ NAME_LENGTH_MAX = 249
 EPOCH_MAX = 32_767
 # Batches per producer and partition that are recognized as duplicates; Kafka's clients have at most 5 in flight.
 REMEMBERED_BATCHES = 5
+# Kafka's delete.retention.ms, of topics created without one.
+DELETE_RETENTION_MS = DAY_MS
 # Producer ids that one event allocates, so that most producers are registered without a write.
 PRODUCER_IDS_AT_ONCE = 1_000
 
@@ -33,3 +35,11 @@ class LogConfig:
     transaction_groups_max: int = 100
     # Producers remembered per partition; the least recently active one is forgotten first and may start a new sequence.
     partition_producers_max: int = 2_000
+    # A batch is compacted when it is older than this, Kafka's min.compaction.lag.ms and segment.ms in one.
+    min_compaction_lag_ms: int = MINUTE_MS
+    # A pass of compaction begins when this share of a partition was appended since the last one, as in Kafka.
+    min_cleanable_dirty_ratio: float = 0.5
+    # Keys that a pass indexes, of some 200 bytes of memory each; a longer dirty section takes several passes.
+    compaction_keys_max: int = 200_000
+    # Compaction keeps the last batches of an idempotent producer for this long: Kafka's producer.id.expiration.ms.
+    sequences_expire_ms: int = DAY_MS

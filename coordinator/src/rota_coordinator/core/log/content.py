@@ -10,16 +10,20 @@ from rota_coordinator.core.log.batch import NO_PRODUCER, Control, Header, Row
 from rota_coordinator.core.log.config import EPOCH_MAX, LogConfig
 from rota_coordinator.core.log.sequences import Refused
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
-from rota_proto.log.columns import RECORDS_MAX, MalformedPayload, verify
+from rota_proto.log.columns import RECORDS_MAX, MalformedPayload, has_keys, verify
 from rota_proto.log.compression import PayloadTooLarge, UnknownCodec, decompress
 
 REMEDY = "write the records with a current client"
+WITHOUT_KEY = "a compacted topic takes no records without a key; give each record a key"
 OTHER_CODEC = "set compression_type of the producer to one of them, or upgrade the coordinator"
 
 
-def validate(row: Row, config: LogConfig) -> Refused | None:
-    """Return the refusal of a batch that no reader could read; None when the batch is valid."""
-    return _validate_header(row.header) or _validate_payload(row, config)
+def validate(row: Row, config: LogConfig, *, needs_keys: bool = False) -> Refused | None:
+    """
+    Return the refusal of a batch that no reader could read, or of records without a key where `needs_keys`; None when the
+    batch is valid.
+    """
+    return _validate_header(row.header) or _validate_payload(row, config, needs_keys=needs_keys)
 
 
 def _validate_header(header: Header) -> Refused | None:
@@ -37,7 +41,7 @@ def _validate_header(header: Header) -> Refused | None:
     return None
 
 
-def _validate_payload(row: Row, config: LogConfig) -> Refused | None:
+def _validate_payload(row: Row, config: LogConfig, *, needs_keys: bool) -> Refused | None:
     header, size = row.header, len(row.payload)
     if size > config.batch_bytes_max:
         message = f"the batch has {size:,} bytes; at most {config.batch_bytes_max:,} are allowed, send smaller batches"
@@ -45,6 +49,8 @@ def _validate_payload(row: Row, config: LogConfig) -> Refused | None:
     try:
         columns = decompress(row.codec, row.payload, config.batch_bytes_max)
         latest_ms = verify(columns, header.count, header.base_timestamp_ms)
+        if needs_keys and not has_keys(columns, header.count):
+            return Refused(codes.INVALID_RECORD, WITHOUT_KEY)
     except UnknownCodec as error:
         return Refused(codes.UNSUPPORTED_COMPRESSION_TYPE, f"{error}; {OTHER_CODEC}")
     except PayloadTooLarge as error:

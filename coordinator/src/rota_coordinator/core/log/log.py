@@ -13,9 +13,9 @@ from rota_coordinator.core.log.administration import Creator
 from rota_coordinator.core.log.batch import Header, Row
 from rota_coordinator.core.log.config import LogConfig
 from rota_coordinator.core.log.effects import Effects
-from rota_coordinator.core.log.partition import Partition
+from rota_coordinator.core.log.partition import Cleaned, Partition
 from rota_coordinator.core.log.state import State
-from rota_coordinator.core.log.topics import Topic
+from rota_coordinator.core.log.topics import Topic, cleaned_event
 from rota_coordinator.core.quotas import Reserve, reserve_unlimited
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
 from rota_proto.coordinator.v1.log_events_pb2 import GroupAdded, LogEvent
@@ -51,6 +51,14 @@ class Log:
     def written(self, rows: Sequence[Row]) -> None:
         """Make rows visible to consumers; called once the rows are stored."""
         self._state.written(rows)
+
+    def rewritten(self, log_id: int, headers: Iterable[Header]) -> None:
+        """Forget batches that compaction has removed or rewritten; called once that is stored."""
+        self._state.rewritten(log_id, headers)
+
+    def cleaned(self, partition: Partition, cleaned: Cleaned, effects: Effects) -> None:
+        """End a pass of compaction; called once all its changes are stored."""
+        self._state.write(LogEvent(log_cleaned=cleaned_event(partition.log_id, cleaned)), effects)
 
     def partition(
         self, topic: str, index: int, topic_id: bytes = b""

@@ -1,27 +1,55 @@
 """
-One partition of a topic: its offsets, and the transactions of its records.
+Partition of a topic: its offsets, and the transactions of its records.
 
 `state` changes it with every batch that is decided, and again when the shell reports the batch as stored. Consumers see
 stored batches only, because a crash may undo a decision that is not stored yet.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
 from rota_coordinator.core.log.batch import NO_PRODUCER, Control, Header
+from rota_coordinator.core.log.config import DELETE_RETENTION_MS
 from rota_coordinator.core.log.sequences import Sequences
 from rota_proto.log.v1 import log_pb2
 
 FIRST_OFFSET = attrgetter("first_offset")
+COMPACTING = (log_pb2.CLEANUP_POLICY_COMPACT, log_pb2.CLEANUP_POLICY_COMPACT_DELETE)
+DELETING = (log_pb2.CLEANUP_POLICY_DELETE, log_pb2.CLEANUP_POLICY_COMPACT_DELETE)
 
 
 class Retention(NamedTuple):
-    """The retention of records by age and by size; FOR_EVER means unlimited."""
+    """
+    The retention of records by age and by size, of which FOR_EVER means unlimited, and the cleanup policy.
+
+    Invariant: without the cleanup policy `delete`, age and size are unlimited.
+    """
 
     ms: int
     bytes: int
+    policy: log_pb2.CleanupPolicy.ValueType = log_pb2.CLEANUP_POLICY_DELETE
+    # Tombstones stay this long after the records that they delete.
+    delete_retention_ms: int = DELETE_RETENTION_MS
+
+    @property
+    def compacts(self) -> bool:
+        """Compaction keeps the last record of each key only."""
+        return self.policy in COMPACTING
+
+
+class Cleaned(NamedTuple):
+    """The progress of log compaction in a partition; offsets."""
+
+    # Before it each key has at most one record.
+    until: int = 0
+    # End of the last pass; what was appended since decides when the next one is due.
+    indexed_until: int = 0
+    # Tombstones before this offset may be removed from `tombstones_ms` on, a wall-clock time.
+    tombstones_until: int = 0
+    tombstones_ms: int = 0
 
 
 class Aborted(NamedTuple):
@@ -44,6 +72,10 @@ class Partition:
     start: int = 0
     end: int = 0
     high_watermark: int = 0
+    cleaned: Cleaned = field(default_factory=Cleaned)
+    # Steps of compaction since the partition was loaded. A read of stored batches that spans one is repeated, because what is
+    # known of aborted transactions may not fit the batches.
+    rewrites: int = 0
     # Producer id -> first offset of its open transaction, as decided and as stored; both in offset order.
     open: dict[int, int] = field(default_factory=dict)
     _open_in_file: dict[int, int] = field(default_factory=dict)
@@ -119,3 +151,16 @@ class Partition:
                 self._aborted[producer_id] = left
             else:
                 del self._aborted[producer_id]
+
+    def rewritten(self, headers: Iterable[Header]) -> None:
+        """Forget batches that compaction has removed, or stored without their producer; called once that is in the file."""
+        self.rewrites += 1
+        forgotten: set[int] = set()
+        for header in headers:
+            forgotten.add(header.base_offset)
+            if header.control is Control.ABORT:
+                ranges = self._aborted.pop(header.producer_id, [])
+                left = [each for each in ranges if each.marker_offset != header.base_offset]
+                if left:
+                    self._aborted[header.producer_id] = left
+        self.sequences.forget(lambda batch: batch.base_offset in forgotten)

@@ -5,7 +5,7 @@ Called by `appends` to check a batch, and by `partition` with every decided batc
 batches only, not on whether they are live or loaded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -104,10 +104,14 @@ class Sequences:
 
         A producer without batches may start a new sequence, as it may after a restart of the coordinator.
         """
+        self.forget(lambda batch: batch.next_offset <= offset)
+
+    def forget(self, is_removed: Callable[[Header], bool]) -> None:
+        """Forget removed batches; of each producer they are the oldest ones."""
         for producer_id, known in list(self._known.items()):
-            if known.batches[0].next_offset > offset:
+            if not is_removed(known.batches[0]):
                 continue
-            left = tuple(batch for batch in known.batches if batch.next_offset > offset)
+            left = tuple(batch for batch in known.batches if not is_removed(batch))
             if left:
                 self._known[producer_id] = ProducerHistory(
                     left, min(known.contiguous_count, sum(batch.count for batch in left))

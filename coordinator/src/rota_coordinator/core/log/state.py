@@ -14,7 +14,7 @@ from rota_coordinator.core.log.config import PRODUCER_IDS_AT_ONCE, LogConfig
 from rota_coordinator.core.log.effects import Effects
 from rota_coordinator.core.log.partition import Partition
 from rota_coordinator.core.log.producers import Producers
-from rota_coordinator.core.log.topics import Topics
+from rota_coordinator.core.log.topics import Topics, replay_cleaned
 from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, ProducerIdsAllocated
 
 
@@ -57,6 +57,10 @@ class State:
                 moved = self.topics.log(event.start_moved.log_id)
                 if moved is not None:
                     moved.move_start(event.start_moved.offset)
+            case "log_cleaned":
+                cleaned = self.topics.log(event.log_cleaned.log_id)
+                if cleaned is not None:
+                    replay_cleaned(cleaned, event.log_cleaned)
             case _:
                 self.producers.replay(event)
 
@@ -97,6 +101,12 @@ class State:
             partition = self.topics.log(row.log_id)
             if partition is not None:
                 partition.written(row.header)
+
+    def rewritten(self, log_id: int, headers: Iterable[Header]) -> None:
+        """Forget batches that compaction has removed or rewritten, as if the log were loaded again."""
+        partition = self.topics.log(log_id)
+        if partition is not None:
+            partition.rewritten(headers)
 
     def loaded(self, now_ms: WallMs) -> None:
         """Finish loading, after all events and all headers were replayed."""

@@ -1,5 +1,5 @@
 """
-All topics of the log, and the log id of each partition.
+Topics of the log, and the log id of each partition.
 
 Changed by `replay` only. A log id is never assigned twice, so that stored rows of a deleted topic never appear in a
 later topic.
@@ -8,11 +8,18 @@ later topic.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from rota_coordinator.core.log.config import LogConfig
-from rota_coordinator.core.log.partition import Partition, Retention
+from rota_coordinator.core.log.config import DELETE_RETENTION_MS, LogConfig
+from rota_coordinator.core.log.partition import Cleaned, Partition, Retention
 from rota_coordinator.core.log.sequences import Sequences
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from rota_proto.coordinator.v1.log_events_pb2 import LogEvent, StartMoved, TopicCreated, TopicDeleted
+from rota_proto.coordinator.v1.log_events_pb2 import (
+    LogCleaned,
+    LogEvent,
+    StartMoved,
+    TopicCreated,
+    TopicDeleted,
+)
+from rota_proto.log.v1 import log_pb2
 
 
 @dataclass(slots=True)
@@ -40,6 +47,10 @@ class Topic:
             retention_ms=retention.ms,
             retention_bytes=retention.bytes,
             created_by=self.created_by,
+            cleanup_policy=retention.policy,
+            delete_retention_ms=0
+            if retention.delete_retention_ms == DELETE_RETENTION_MS
+            else retention.delete_retention_ms,
         )
 
 
@@ -86,7 +97,12 @@ class Topics:
         topic = self.by_name.get(event.name)
         if topic is None:
             topic = self.by_name[event.name] = Topic(event.name, event.topic_id, event.created_by)
-        retention = Retention(event.retention_ms, event.retention_bytes)
+        retention = Retention(
+            event.retention_ms,
+            event.retention_bytes,
+            log_pb2.CleanupPolicy.ValueType(event.cleanup_policy),
+            event.delete_retention_ms or DELETE_RETENTION_MS,
+        )
         for partition in topic.partitions:
             partition.retention = retention
         for log_id in event.log_ids[len(topic.partitions) :]:
@@ -122,3 +138,23 @@ class Topics:
             if partition.start:
                 moved = StartMoved(log_id=partition.log_id, offset=partition.start)
                 yield LogEvent(start_moved=moved)
+            if partition.cleaned != Cleaned():
+                yield LogEvent(log_cleaned=cleaned_event(partition.log_id, partition.cleaned))
+
+
+def cleaned_event(log_id: int, cleaned: Cleaned) -> LogCleaned:
+    """Return the event of a pass of compaction."""
+    return LogCleaned(
+        log_id=log_id,
+        clean_until=cleaned.until,
+        indexed_until=cleaned.indexed_until,
+        tombstones_until=cleaned.tombstones_until,
+        tombstones_ms=cleaned.tombstones_ms,
+    )
+
+
+def replay_cleaned(partition: Partition, event: LogCleaned) -> None:
+    """Apply the end of a pass of compaction."""
+    partition.cleaned = Cleaned(
+        event.clean_until, event.indexed_until, event.tombstones_until, event.tombstones_ms
+    )

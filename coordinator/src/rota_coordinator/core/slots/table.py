@@ -4,7 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+# Number of slots of a store that was created without another number, as Kafka's `offsets.topic.num.partitions`.
 SLOTS = 50
+# Each slot is claimed and loaded by itself, and a renewal on PostgreSQL reads a row of each.
+SLOTS_MAX = 1_000
 
 
 class Process(NamedTuple):
@@ -26,7 +29,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One reading of live processes and slot owners. Invariant: only processes with a valid lease own slots."""
+    """Reading of live processes and slot owners. Invariant: only processes with a valid lease own slots."""
 
     processes: tuple[Process, ...]
     rows: tuple[Row, ...]

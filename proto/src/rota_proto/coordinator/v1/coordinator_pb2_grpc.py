@@ -125,7 +125,8 @@ class CoordinatorServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CommitOffsets(self, request, context):
-        """Commit the next offsets to read. Answered once they are durable.
+        """Commit the next offsets to read. Answered once they are durable. After REQUEST_TIMED_OUT the outcome is unknown: they were not
+        durable in time, and may still become it. The same holds for TxnCommitOffsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -58,7 +58,9 @@ class CoordinatorStub:
     LeaveGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveGroupRequest, _coordinator_pb2.LeaveGroupResponse]
     """Remove members at once. Losing the connection is not a leave."""
     CommitOffsets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CommitOffsetsRequest, _coordinator_pb2.CommitOffsetsResponse]
-    """Commit the next offsets to read. Answered once they are durable."""
+    """Commit the next offsets to read. Answered once they are durable. After REQUEST_TIMED_OUT the outcome is unknown: they were not
+    durable in time, and may still become it. The same holds for TxnCommitOffsets.
+    """
     TxnCommitOffsets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TxnCommitOffsetsRequest, _coordinator_pb2.TxnCommitOffsetsResponse]
     """Add offsets to the producer's open transaction; they are committed with the transaction."""
     FetchOffsets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FetchOffsetsRequest, _coordinator_pb2.FetchOffsetsResponse]
@@ -88,7 +90,9 @@ class CoordinatorAsyncStub(CoordinatorStub):
     LeaveGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LeaveGroupRequest, _coordinator_pb2.LeaveGroupResponse]  # type: ignore[assignment]
     """Remove members at once. Losing the connection is not a leave."""
     CommitOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CommitOffsetsRequest, _coordinator_pb2.CommitOffsetsResponse]  # type: ignore[assignment]
-    """Commit the next offsets to read. Answered once they are durable."""
+    """Commit the next offsets to read. Answered once they are durable. After REQUEST_TIMED_OUT the outcome is unknown: they were not
+    durable in time, and may still become it. The same holds for TxnCommitOffsets.
+    """
     TxnCommitOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.TxnCommitOffsetsRequest, _coordinator_pb2.TxnCommitOffsetsResponse]  # type: ignore[assignment]
     """Add offsets to the producer's open transaction; they are committed with the transaction."""
     FetchOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FetchOffsetsRequest, _coordinator_pb2.FetchOffsetsResponse]  # type: ignore[assignment]
@@ -151,7 +155,9 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.CommitOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.CommitOffsetsResponse, _abc.Awaitable[_coordinator_pb2.CommitOffsetsResponse]]:
-        """Commit the next offsets to read. Answered once they are durable."""
+        """Commit the next offsets to read. Answered once they are durable. After REQUEST_TIMED_OUT the outcome is unknown: they were not
+        durable in time, and may still become it. The same holds for TxnCommitOffsets.
+        """
 
     @_abc_1.abstractmethod
     def TxnCommitOffsets(

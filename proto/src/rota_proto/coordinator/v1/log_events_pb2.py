@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*rota_proto/coordinator/v1/log_events.proto\x12\x13rota.coordinator.v1\"\x98\x04\n\x08LogEvent\x12:\n\rtopic_created\x18\x01 \x01(\x0b\x32!.rota.coordinator.v1.TopicCreatedH\x00\x12:\n\rtopic_deleted\x18\x02 \x01(\x0b\x32!.rota.coordinator.v1.TopicDeletedH\x00\x12\x36\n\x0bstart_moved\x18\x03 \x01(\x0b\x32\x1f.rota.coordinator.v1.StartMovedH\x00\x12K\n\x16producer_ids_allocated\x18\x04 \x01(\x0b\x32).rota.coordinator.v1.ProducerIdsAllocatedH\x00\x12\x46\n\x13producer_registered\x18\x05 \x01(\x0b\x32\'.rota.coordinator.v1.ProducerRegisteredH\x00\x12\x42\n\x11transaction_begun\x18\x06 \x01(\x0b\x32%.rota.coordinator.v1.TransactionBegunH\x00\x12\x36\n\x0bgroup_added\x18\x07 \x01(\x0b\x32\x1f.rota.coordinator.v1.GroupAddedH\x00\x12\x42\n\x11transaction_ended\x18\x08 \x01(\x0b\x32%.rota.coordinator.v1.TransactionEndedH\x00\x42\x07\n\x05\x65vent\"\x82\x01\n\x0cTopicCreated\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07log_ids\x18\x03 \x03(\x03\x12\x14\n\x0cretention_ms\x18\x04 \x01(\x03\x12\x17\n\x0fretention_bytes\x18\x05 \x01(\x03\x12\x12\n\ncreated_by\x18\x06 \x01(\t\"C\n\x0cTopicDeleted\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x13\n\x0blast_log_id\x18\x03 \x01(\x03\",\n\nStartMoved\x12\x0e\n\x06log_id\x18\x01 \x01(\x03\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"0\n\x14ProducerIdsAllocated\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\"\x8a\x01\n\x12ProducerRegistered\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x1e\n\x16transaction_timeout_ms\x18\x04 \x01(\x05\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\";\n\x10TransactionBegun\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\"\x98\x01\n\nGroupAdded\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\t\x12\x15\n\rgeneration_id\x18\x03 \x01(\x05\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x1e\n\x11group_instance_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x14\n\x12_group_instance_id\"l\n\x10TransactionEnded\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x11\n\tcommitted\x18\x04 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*rota_proto/coordinator/v1/log_events.proto\x12\x13rota.coordinator.v1\"\xd0\x04\n\x08LogEvent\x12:\n\rtopic_created\x18\x01 \x01(\x0b\x32!.rota.coordinator.v1.TopicCreatedH\x00\x12:\n\rtopic_deleted\x18\x02 \x01(\x0b\x32!.rota.coordinator.v1.TopicDeletedH\x00\x12\x36\n\x0bstart_moved\x18\x03 \x01(\x0b\x32\x1f.rota.coordinator.v1.StartMovedH\x00\x12K\n\x16producer_ids_allocated\x18\x04 \x01(\x0b\x32).rota.coordinator.v1.ProducerIdsAllocatedH\x00\x12\x46\n\x13producer_registered\x18\x05 \x01(\x0b\x32\'.rota.coordinator.v1.ProducerRegisteredH\x00\x12\x42\n\x11transaction_begun\x18\x06 \x01(\x0b\x32%.rota.coordinator.v1.TransactionBegunH\x00\x12\x36\n\x0bgroup_added\x18\x07 \x01(\x0b\x32\x1f.rota.coordinator.v1.GroupAddedH\x00\x12\x42\n\x11transaction_ended\x18\x08 \x01(\x0b\x32%.rota.coordinator.v1.TransactionEndedH\x00\x12\x36\n\x0blog_cleaned\x18\t \x01(\x0b\x32\x1f.rota.coordinator.v1.LogCleanedH\x00\x42\x07\n\x05\x65vent\"\xb7\x01\n\x0cTopicCreated\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07log_ids\x18\x03 \x03(\x03\x12\x14\n\x0cretention_ms\x18\x04 \x01(\x03\x12\x17\n\x0fretention_bytes\x18\x05 \x01(\x03\x12\x12\n\ncreated_by\x18\x06 \x01(\t\x12\x16\n\x0e\x63leanup_policy\x18\x07 \x01(\x05\x12\x1b\n\x13\x64\x65lete_retention_ms\x18\x08 \x01(\x03\"C\n\x0cTopicDeleted\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x13\n\x0blast_log_id\x18\x03 \x01(\x03\",\n\nStartMoved\x12\x0e\n\x06log_id\x18\x01 \x01(\x03\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"0\n\x14ProducerIdsAllocated\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\"\x8a\x01\n\x12ProducerRegistered\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x1e\n\x16transaction_timeout_ms\x18\x04 \x01(\x05\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\";\n\x10TransactionBegun\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\"\x98\x01\n\nGroupAdded\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\t\x12\x15\n\rgeneration_id\x18\x03 \x01(\x05\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x1e\n\x11group_instance_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x14\n\x12_group_instance_id\"l\n\x10TransactionEnded\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x11\n\tcommitted\x18\x04 \x01(\x08\"y\n\nLogCleaned\x12\x0e\n\x06log_id\x18\x01 \x01(\x03\x12\x13\n\x0b\x63lean_until\x18\x02 \x01(\x03\x12\x15\n\rindexed_until\x18\x03 \x01(\x03\x12\x18\n\x10tombstones_until\x18\x04 \x01(\x03\x12\x15\n\rtombstones_ms\x18\x05 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,21 +32,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rota_proto.coordinator.v1.l
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOGEVENT']._serialized_start=68
-  _globals['_LOGEVENT']._serialized_end=604
-  _globals['_TOPICCREATED']._serialized_start=607
-  _globals['_TOPICCREATED']._serialized_end=737
-  _globals['_TOPICDELETED']._serialized_start=739
-  _globals['_TOPICDELETED']._serialized_end=806
-  _globals['_STARTMOVED']._serialized_start=808
-  _globals['_STARTMOVED']._serialized_end=852
-  _globals['_PRODUCERIDSALLOCATED']._serialized_start=854
-  _globals['_PRODUCERIDSALLOCATED']._serialized_end=902
-  _globals['_PRODUCERREGISTERED']._serialized_start=905
-  _globals['_PRODUCERREGISTERED']._serialized_end=1043
-  _globals['_TRANSACTIONBEGUN']._serialized_start=1045
-  _globals['_TRANSACTIONBEGUN']._serialized_end=1104
-  _globals['_GROUPADDED']._serialized_start=1107
-  _globals['_GROUPADDED']._serialized_end=1259
-  _globals['_TRANSACTIONENDED']._serialized_start=1261
-  _globals['_TRANSACTIONENDED']._serialized_end=1369
+  _globals['_LOGEVENT']._serialized_end=660
+  _globals['_TOPICCREATED']._serialized_start=663
+  _globals['_TOPICCREATED']._serialized_end=846
+  _globals['_TOPICDELETED']._serialized_start=848
+  _globals['_TOPICDELETED']._serialized_end=915
+  _globals['_STARTMOVED']._serialized_start=917
+  _globals['_STARTMOVED']._serialized_end=961
+  _globals['_PRODUCERIDSALLOCATED']._serialized_start=963
+  _globals['_PRODUCERIDSALLOCATED']._serialized_end=1011
+  _globals['_PRODUCERREGISTERED']._serialized_start=1014
+  _globals['_PRODUCERREGISTERED']._serialized_end=1152
+  _globals['_TRANSACTIONBEGUN']._serialized_start=1154
+  _globals['_TRANSACTIONBEGUN']._serialized_end=1213
+  _globals['_GROUPADDED']._serialized_start=1216
+  _globals['_GROUPADDED']._serialized_end=1368
+  _globals['_TRANSACTIONENDED']._serialized_start=1370
+  _globals['_TRANSACTIONENDED']._serialized_end=1478
+  _globals['_LOGCLEANED']._serialized_start=1480
+  _globals['_LOGCLEANED']._serialized_end=1601
 # @@protoc_insertion_point(module_scope)

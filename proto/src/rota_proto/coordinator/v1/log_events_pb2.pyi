@@ -34,6 +34,7 @@ class LogEvent(_message.Message):
     TRANSACTION_BEGUN_FIELD_NUMBER: _builtins.int
     GROUP_ADDED_FIELD_NUMBER: _builtins.int
     TRANSACTION_ENDED_FIELD_NUMBER: _builtins.int
+    LOG_CLEANED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topic_created(self) -> Global___TopicCreated: ...
     @_builtins.property
@@ -50,6 +51,8 @@ class LogEvent(_message.Message):
     def group_added(self) -> Global___GroupAdded: ...
     @_builtins.property
     def transaction_ended(self) -> Global___TransactionEnded: ...
+    @_builtins.property
+    def log_cleaned(self) -> Global___LogCleaned: ...
     def __init__(
         self,
         *,
@@ -61,12 +64,13 @@ class LogEvent(_message.Message):
         transaction_begun: Global___TransactionBegun | None = ...,
         group_added: Global___GroupAdded | None = ...,
         transaction_ended: Global___TransactionEnded | None = ...,
+        log_cleaned: Global___LogCleaned | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "producer_ids_allocated", b"producer_ids_allocated", "producer_registered", b"producer_registered", "start_moved", b"start_moved", "topic_created", b"topic_created", "topic_deleted", b"topic_deleted", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "log_cleaned", b"log_cleaned", "producer_ids_allocated", b"producer_ids_allocated", "producer_registered", b"producer_registered", "start_moved", b"start_moved", "topic_created", b"topic_created", "topic_deleted", b"topic_deleted", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "producer_ids_allocated", b"producer_ids_allocated", "producer_registered", b"producer_registered", "start_moved", b"start_moved", "topic_created", b"topic_created", "topic_deleted", b"topic_deleted", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "group_added", b"group_added", "log_cleaned", b"log_cleaned", "producer_ids_allocated", b"producer_ids_allocated", "producer_registered", b"producer_registered", "start_moved", b"start_moved", "topic_created", b"topic_created", "topic_deleted", b"topic_deleted", "transaction_begun", b"transaction_begun", "transaction_ended", b"transaction_ended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["topic_created", "topic_deleted", "start_moved", "producer_ids_allocated", "producer_registered", "transaction_begun", "group_added", "transaction_ended"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["topic_created", "topic_deleted", "start_moved", "producer_ids_allocated", "producer_registered", "transaction_begun", "group_added", "transaction_ended", "log_cleaned"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -84,6 +88,8 @@ class TopicCreated(_message.Message):
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
+    CLEANUP_POLICY_FIELD_NUMBER: _builtins.int
+    DELETE_RETENTION_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.bytes
     retention_ms: _builtins.int
@@ -92,6 +98,10 @@ class TopicCreated(_message.Message):
     """Per partition; -1 = unlimited."""
     created_by: _builtins.str
     """The principal whose quota is charged for the topic; empty = none."""
+    cleanup_policy: _builtins.int
+    """The number of the log's CleanupPolicy; 0 = delete. Without `delete`, retention_ms and retention_bytes are -1."""
+    delete_retention_ms: _builtins.int
+    """0 = the default: the topic was created by a version without compaction."""
     @_builtins.property
     def log_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The log id of each partition in the store, in the order of the partitions. Never assigned twice."""
@@ -105,10 +115,12 @@ class TopicCreated(_message.Message):
         retention_ms: _builtins.int = ...,
         retention_bytes: _builtins.int = ...,
         created_by: _builtins.str = ...,
+        cleanup_policy: _builtins.int = ...,
+        delete_retention_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_by", b"created_by", "log_ids", b"log_ids", "name", b"name", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleanup_policy", b"cleanup_policy", "created_by", b"created_by", "delete_retention_ms", b"delete_retention_ms", "log_ids", b"log_ids", "name", b"name", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -308,3 +320,39 @@ class TransactionEnded(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransactionEnded: _TypeAlias = TransactionEnded  # noqa: Y015
+
+@_typing.final
+class LogCleaned(_message.Message):
+    """A pass of log compaction has ended. The last event of a log is valid."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_ID_FIELD_NUMBER: _builtins.int
+    CLEAN_UNTIL_FIELD_NUMBER: _builtins.int
+    INDEXED_UNTIL_FIELD_NUMBER: _builtins.int
+    TOMBSTONES_UNTIL_FIELD_NUMBER: _builtins.int
+    TOMBSTONES_MS_FIELD_NUMBER: _builtins.int
+    log_id: _builtins.int
+    clean_until: _builtins.int
+    """Before it each key has at most one record; the next pass indexes keys from here on."""
+    indexed_until: _builtins.int
+    """The end of the pass."""
+    tombstones_until: _builtins.int
+    """Tombstones before this offset may be removed from `tombstones_ms` on, a wall-clock time."""
+    tombstones_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        log_id: _builtins.int = ...,
+        clean_until: _builtins.int = ...,
+        indexed_until: _builtins.int = ...,
+        tombstones_until: _builtins.int = ...,
+        tombstones_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clean_until", b"clean_until", "indexed_until", b"indexed_until", "log_id", b"log_id", "tombstones_ms", b"tombstones_ms", "tombstones_until", b"tombstones_until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogCleaned: _TypeAlias = LogCleaned  # noqa: Y015

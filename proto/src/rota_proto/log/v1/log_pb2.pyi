@@ -62,6 +62,28 @@ ISOLATION_LEVEL_READ_UNCOMMITTED: IsolationLevel.ValueType  # 0
 ISOLATION_LEVEL_READ_COMMITTED: IsolationLevel.ValueType  # 1
 Global___IsolationLevel: _TypeAlias = IsolationLevel  # noqa: Y015
 
+class _CleanupPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CleanupPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CleanupPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CLEANUP_POLICY_DELETE: _CleanupPolicy.ValueType  # 0
+    """Deleted beyond the retention."""
+    CLEANUP_POLICY_COMPACT: _CleanupPolicy.ValueType  # 1
+    """Removed once a later record of the partition has their key. Records without a key are rejected."""
+    CLEANUP_POLICY_COMPACT_DELETE: _CleanupPolicy.ValueType  # 2
+
+class CleanupPolicy(_CleanupPolicy, metaclass=_CleanupPolicyEnumTypeWrapper):
+    """Kafka's cleanup.policy: what becomes of old records."""
+
+CLEANUP_POLICY_DELETE: CleanupPolicy.ValueType  # 0
+"""Deleted beyond the retention."""
+CLEANUP_POLICY_COMPACT: CleanupPolicy.ValueType  # 1
+"""Removed once a later record of the partition has their key. Records without a key are rejected."""
+CLEANUP_POLICY_COMPACT_DELETE: CleanupPolicy.ValueType  # 2
+Global___CleanupPolicy: _TypeAlias = CleanupPolicy  # noqa: Y015
+
 @_typing.final
 class RecordBatch(_message.Message):
     """Consecutive records of one partition. A record has key, value, headers and timestamp; `codec` is the encoding
@@ -132,12 +154,18 @@ class CreateTopicsRequest(_message.Message):
         PARTITIONS_FIELD_NUMBER: _builtins.int
         RETENTION_MS_FIELD_NUMBER: _builtins.int
         RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+        CLEANUP_POLICY_FIELD_NUMBER: _builtins.int
+        DELETE_RETENTION_MS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         partitions: _builtins.int
         retention_ms: _builtins.int
         """-1 = unlimited, 0 = the server's default."""
         retention_bytes: _builtins.int
         """Per partition; -1 = unlimited, 0 = the server's default."""
+        cleanup_policy: Global___CleanupPolicy.ValueType
+        """Without `delete`, records have no retention: it is -1 or 0."""
+        delete_retention_ms: _builtins.int
+        """Compaction keeps tombstones, records without a value, for this long; 0 = the default, one day."""
         def __init__(
             self,
             *,
@@ -145,10 +173,12 @@ class CreateTopicsRequest(_message.Message):
             partitions: _builtins.int = ...,
             retention_ms: _builtins.int = ...,
             retention_bytes: _builtins.int = ...,
+            cleanup_policy: Global___CleanupPolicy.ValueType = ...,
+            delete_retention_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cleanup_policy", b"cleanup_policy", "delete_retention_ms", b"delete_retention_ms", "name", b"name", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,12 +323,16 @@ class DescribeTopicsResponse(_message.Message):
         PARTITIONS_FIELD_NUMBER: _builtins.int
         RETENTION_MS_FIELD_NUMBER: _builtins.int
         RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+        CLEANUP_POLICY_FIELD_NUMBER: _builtins.int
+        DELETE_RETENTION_MS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         topic_id: _builtins.bytes
         error_code: _coordinator_pb2.ErrorCode.ValueType
         partitions: _builtins.int
         retention_ms: _builtins.int
         retention_bytes: _builtins.int
+        cleanup_policy: Global___CleanupPolicy.ValueType
+        delete_retention_ms: _builtins.int
         def __init__(
             self,
             *,
@@ -308,10 +342,12 @@ class DescribeTopicsResponse(_message.Message):
             partitions: _builtins.int = ...,
             retention_ms: _builtins.int = ...,
             retention_bytes: _builtins.int = ...,
+            cleanup_policy: Global___CleanupPolicy.ValueType = ...,
+            delete_retention_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "name", b"name", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cleanup_policy", b"cleanup_policy", "delete_retention_ms", b"delete_retention_ms", "error_code", b"error_code", "name", b"name", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -403,26 +439,42 @@ class AlterTopicsRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         RETENTION_MS_FIELD_NUMBER: _builtins.int
         RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+        CLEANUP_POLICY_FIELD_NUMBER: _builtins.int
+        DELETE_RETENTION_MS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         retention_ms: _builtins.int
         """-1 = unlimited, 0 = the server's default; absent = unchanged."""
         retention_bytes: _builtins.int
         """Per partition; -1 = unlimited, 0 = the server's default; absent = unchanged."""
+        cleanup_policy: Global___CleanupPolicy.ValueType
+        """Absent = unchanged. With `delete` added, a retention that is not given is the server's default; without it, there is none."""
+        delete_retention_ms: _builtins.int
+        """0 = the default, one day; absent = unchanged."""
         def __init__(
             self,
             *,
             name: _builtins.str = ...,
             retention_ms: _builtins.int | None = ...,
             retention_bytes: _builtins.int | None = ...,
+            cleanup_policy: Global___CleanupPolicy.ValueType | None = ...,
+            delete_retention_ms: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_cleanup_policy", b"_cleanup_policy", "_delete_retention_ms", b"_delete_retention_ms", "_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "cleanup_policy", b"cleanup_policy", "delete_retention_ms", b"delete_retention_ms", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "name", b"name", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_cleanup_policy", b"_cleanup_policy", "_delete_retention_ms", b"_delete_retention_ms", "_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "cleanup_policy", b"cleanup_policy", "delete_retention_ms", b"delete_retention_ms", "name", b"name", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__cleanup_policy: _TypeAlias = _typing.Literal["cleanup_policy"]  # noqa: Y015
+        _WhichOneofArgType__cleanup_policy: _TypeAlias = _typing.Literal["_cleanup_policy", b"_cleanup_policy"]  # noqa: Y015
+        _WhichOneofReturnType__delete_retention_ms: _TypeAlias = _typing.Literal["delete_retention_ms"]  # noqa: Y015
+        _WhichOneofArgType__delete_retention_ms: _TypeAlias = _typing.Literal["_delete_retention_ms", b"_delete_retention_ms"]  # noqa: Y015
         _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
         _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
         _WhichOneofReturnType__retention_ms: _TypeAlias = _typing.Literal["retention_ms"]  # noqa: Y015
         _WhichOneofArgType__retention_ms: _TypeAlias = _typing.Literal["_retention_ms", b"_retention_ms"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__cleanup_policy) -> _WhichOneofReturnType__cleanup_policy | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__delete_retention_ms) -> _WhichOneofReturnType__delete_retention_ms | None: ...
         @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_bytes) -> _WhichOneofReturnType__retention_bytes | None: ...
         @_typing.overload

@@ -173,7 +173,7 @@ class LogServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AlterTopics(self, request, context):
-        """Change the retention of topics.
+        """Change the retention and the cleanup policy of topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,7 +54,7 @@ class LogStub:
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_log_pb2.DeleteRecordsRequest, _log_pb2.DeleteRecordsResponse]
     """Delete the records before an offset."""
     AlterTopics: _grpc.UnaryUnaryMultiCallable[_log_pb2.AlterTopicsRequest, _log_pb2.AlterTopicsResponse]
-    """Change the retention of topics."""
+    """Change the retention and the cleanup policy of topics."""
 
 @_typing.type_check_only
 class LogAsyncStub(LogStub):
@@ -78,7 +78,7 @@ class LogAsyncStub(LogStub):
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_log_pb2.DeleteRecordsRequest, _log_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
     """Delete the records before an offset."""
     AlterTopics: _aio.UnaryUnaryMultiCallable[_log_pb2.AlterTopicsRequest, _log_pb2.AlterTopicsResponse]  # type: ignore[assignment]
-    """Change the retention of topics."""
+    """Change the retention and the cleanup policy of topics."""
 
 class LogServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -171,6 +171,6 @@ class LogServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.AlterTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.AlterTopicsResponse, _abc.Awaitable[_log_pb2.AlterTopicsResponse]]:
-        """Change the retention of topics."""
+        """Change the retention and the cleanup policy of topics."""
 
 def add_LogServicer_to_server(servicer: LogServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PACE_S = 1.0
 RETRY_S = 0.3
 RECORDS_MAX = 3
-# An answer that nobody gave: the commit may have been applied, or may yet be.
-UNKNOWN = pb.NOT_COORDINATOR
+# The commit may have been applied, or may yet be: nobody has answered, or the coordinator before its write had ended.
+UNKNOWN = (pb.NOT_COORDINATOR, pb.REQUEST_TIMED_OUT)
 Error: TypeAlias = pb.ErrorCode.ValueType
 SILENCE = "answered within the session timeout"
 LOSSES = {
@@ -197,7 +197,7 @@ class Application:
             return
         if error == pb.NONE:
             work.committed = max(work.committed, said.offset)
-        elif error == UNKNOWN:
+        elif error in UNKNOWN:
             work.in_doubt = True
 
     def _drop(self, partitions: frozenset[Partition], *, in_good_order: bool) -> None:

@@ -12,8 +12,9 @@ from tests.simulation.history import Commit, History, Ticket, number_in
 from tests.simulation.invariants import Violation
 from tests.simulation.transactions import TOPIC_OF_PRODUCERS
 
-# These say nothing of what was written: after the second one not even the coordinator knows.
-UNDECIDED = (pb.NONE, pb.NOT_COORDINATOR)
+# These say nothing of what was written: after the second one not even the coordinator knows, and after the third one the write is
+# still under way.
+UNDECIDED = (pb.NONE, pb.NOT_COORDINATOR, pb.REQUEST_TIMED_OUT)
 # Of one decision, beside one record for each partition: what makes or ends the group, and a transaction.
 RECORDS_OF_GROUP_MAX = 2
 

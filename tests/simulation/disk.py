@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from typing_extensions import override
 
+from rota_coordinator.core.slots.table import SLOTS
 from rota_coordinator.store import batches
 from rota_coordinator.store.port import Claim, SlotLost, Store, StoreError
 from rota_proto.coordinator.v1.records_pb2 import Record
@@ -112,6 +113,7 @@ class Disk:
 class DiskStore(Store):
     """One process's access to the disk; a new one after each crash."""
 
+    slots = SLOTS
     # How long a write may take before it is given up.
     patience_s = LONG_S
 

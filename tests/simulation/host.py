@@ -9,6 +9,8 @@ from typing import Protocol
 from rota_coordinator.core.group.answers import group_of
 from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.instants import MonotonicMs
+from rota_coordinator.runtime.calls import Answer
+from rota_coordinator.runtime.environments import SlotEnvironment
 from rota_coordinator.runtime.overload import Refusal, Stalls
 from rota_coordinator.runtime.ownership import (
     ExclusiveOwnership,
@@ -17,8 +19,9 @@ from rota_coordinator.runtime.ownership import (
     OwnershipCallbacks,
     SharedOwnership,
 )
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_coordinator.runtime.router import Service
-from rota_coordinator.runtime.slot import Answer, Slot, SlotEnvironment, SlotState
+from rota_coordinator.runtime.slot import Slot
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.claims import check, check_decision, check_owner, commit_of

@@ -15,6 +15,8 @@ GROUPS = ("simulated-65", "simulated-124", "simulated-19")
 # The table has so few slots that they move often; all groups above belong to one of them.
 SLOTS_USED = 4
 LEASE_S = 2.0
+# Every third slow write takes longer, and so do writes that wait behind them.
+COMMIT_TIMEOUT_MS = 1_000
 # A copy of a request arrives at most so much later.
 LATE_S = 10.0
 

@@ -14,7 +14,8 @@ from rota_coordinator.core.group.answers import Request
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.members import Member, instance_of
 from rota_coordinator.core.group.state import Group, State
-from rota_coordinator.runtime.slot import Slot, SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
+from rota_coordinator.runtime.slot import Slot
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 
 FAULTS = (
@@ -50,6 +51,7 @@ SITUATIONS = (
     "a commit from one who is out is refused",
     "a commit for a partition that another one has is refused",
     "a commit counts while a round is open",
+    "a commit is answered before its write has ended",
     "a slot is handed over",
     "a slot is taken from a dead process",
     "a static member comes back while a round is open",
@@ -227,6 +229,9 @@ class Situations:
         name = REFUSED_COMMITS.get(reply.error_code)
         if name is not None:
             self.met[name] += 1
+        self._when(
+            reply.error_code == pb.REQUEST_TIMED_OUT, "a commit is answered before its write has ended"
+        )
         if reply.error_code != pb.NONE:
             return
         codes = {each.error_code for topic in reply.topics for each in topic.partitions}

@@ -117,7 +117,9 @@ def clone(core: Groups) -> Groups:
     for group_id, group in core.groups.items():
         twin = copy.copy(group)
         by_id = {member_id: copy.copy(member) for member_id, member in group.members.by_id.items()}
-        twin.members = Members(by_id, dict(group.members.instances), group.members.leader)
+        members = group.members
+        sizes = replace(members.sizes, names=members.sizes.names.copy())
+        twin.members = Members(by_id, dict(members.instances), members.leader, sizes)
         twin.owners, twin.pending, twin.unsynced = (
             dict(group.owners),
             dict(group.pending),

@@ -14,7 +14,9 @@ from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.join import Joining
 from rota_coordinator.core.group.state import State
 from rota_coordinator.core.instants import MonotonicMs
-from rota_coordinator.runtime.slot import Slot, SlotEnvironment
+from rota_coordinator.core.slots.table import SLOTS
+from rota_coordinator.runtime.environments import SlotEnvironment
+from rota_coordinator.runtime.slot import Slot
 from rota_coordinator.store.port import Claim, Store, StoreError
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.records_pb2 import GroupMember, GroupRecord, Record
@@ -125,6 +127,8 @@ def test_who_waits_for_its_part_does_not_go_with_the_leader_that_never_brought_i
 
 class FailingStore(Store):
     """Empty, and lets its appends end as a test says."""
+
+    slots = SLOTS
 
     def __init__(self) -> None:
         self.appends: list[asyncio.Future[None]] = []

@@ -12,7 +12,8 @@ from rota_coordinator.core.group.config import GroupConfig
 from rota_coordinator.core.group.groups import Groups
 from rota_coordinator.core.group.offsets import Offsets
 from rota_coordinator.core.group.state import Group, State
-from rota_coordinator.runtime.slot import Slot, SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
+from rota_coordinator.runtime.slot import Slot
 from rota_proto.coordinator.v1.records_pb2 import Record
 from tests.simulation.disk import DiskStore
 from tests.simulation.history import partitions_of

@@ -23,7 +23,7 @@ from tests.simulation.history import History
 from tests.simulation.host import Coordinator, Host
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.network import Network
-from tests.simulation.plan import DeliveryPlan, Plan
+from tests.simulation.plan import COMMIT_TIMEOUT_MS, DeliveryPlan, Plan
 from tests.simulation.shared_disk import Leases
 from tests.simulation.situations import Situations
 from tests.simulation.transactions import TOPIC_OF_PRODUCERS, TransactionalHistory
@@ -54,6 +54,7 @@ class World:
             rebalance_coalesce_ms=plan.coalesce_ms,
             members_max=plan.members_max,
             offsets_retention_ms=plan.retention_ms,
+            commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
         slots = sorted({slot_of(group_id, SLOTS) for group_id in plan.groups})
         self.mirrors = {slot: Mirror(self.config) for slot in slots}

@@ -63,6 +63,11 @@ def configured(arguments: Sequence[str]) -> Setup:
         config = sources.config()
     except ConfigError as error:
         sys.exit(f"rota-sidecar: {error}")
+    if not config.backend.stores_in_rota:
+        from rota_service.partial_packages import load_submodules_only
+
+        # Of kafka-python the messages of the protocol, and not the clients: a hundred modules, and 4 MiB.
+        load_submodules_only("kafka")
     # Imported late: --version and a wrong flag answer before gRPC is loaded.
     from rota_sidecar.membership.strategies import StrategyError, known
     from rota_sidecar.wiring import kafka_property_problem

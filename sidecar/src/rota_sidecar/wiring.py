@@ -4,13 +4,15 @@ Make the objects that a configuration asks for: the backend's ports, the member,
 Called by `process.sidecar` and `lifecycle.member`. A backend that is not configured is not loaded.
 """
 
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from rota_sidecar.config.sidecar_config import SidecarConfig
+from rota_sidecar.config.sidecar_config import OAuthConfig, SidecarConfig
 from rota_sidecar.core.assignors.model import Assignor
 from rota_sidecar.core.ledger.batches import Ordering
 from rota_sidecar.core.member.config import Strategy, Subscription
@@ -22,9 +24,11 @@ from rota_sidecar.membership.leader import Leader
 from rota_sidecar.membership.state_file import Owner, StateFile
 
 if TYPE_CHECKING:
+    from rota_service.oauth_provider import TokenProvider
     from rota_sidecar.engines.kafka.settings import KafkaSettings
     from rota_sidecar.engines.rota.connection import Credentials
 
+LOG = logging.getLogger(__name__)
 Strategies = Mapping[str, Assignor]
 Complain = Callable[[str], None]
 LookAtProtocol = Callable[[float], Awaitable[str]]
@@ -132,10 +136,17 @@ def _reader_for(config: SidecarConfig, on_event: OnFetchResult, complain: Compla
 
         options = ReadOptions(read_committed=backend.read_committed, with_keys=with_keys, limits=limits)
         return RotaRecords(backend.rota_addresses, rota_credentials(config), on_event, complain, options)
-    from rota_sidecar.engines.kafka import reading as kafka
+    from rota_sidecar.engines.kafka import read_options
+    from rota_sidecar.engines.kafka.clients import uses_python_client
 
-    on_kafka = kafka.ReadOptions(config.member.group_id, backend.read_committed, with_keys, limits)
-    return kafka.KafkaRecords(kafka_settings(config), on_event, complain, on_kafka)
+    on_kafka = read_options.ReadOptions(config.member.group_id, backend.read_committed, with_keys, limits)
+    if uses_python_client(config.security.sasl.mechanism):
+        from rota_sidecar.engines.kafka.python_client.reading import PythonRecords
+
+        return PythonRecords(kafka_settings(config), on_event, complain, on_kafka)
+    from rota_sidecar.engines.kafka.reading import KafkaRecords
+
+    return KafkaRecords(kafka_settings(config), on_event, complain, on_kafka)
 
 
 def dead_letter_writer_for(config: SidecarConfig) -> DeadLetterWriter:
@@ -144,6 +155,12 @@ def dead_letter_writer_for(config: SidecarConfig) -> DeadLetterWriter:
         from rota_sidecar.engines.rota.writing import RotaDeadLetterWriter
 
         return RotaDeadLetterWriter(config.backend.rota_addresses, rota_credentials(config))
+    from rota_sidecar.engines.kafka.clients import uses_python_client
+
+    if uses_python_client(config.security.sasl.mechanism):
+        from rota_sidecar.engines.kafka.python_client.writing import PythonDeadLetterWriter
+
+        return PythonDeadLetterWriter(kafka_settings(config))
     from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 
     return KafkaDeadLetterWriter(kafka_settings(config))
@@ -172,10 +189,16 @@ def fleet_credentials(config: SidecarConfig) -> "Credentials":
 
 def kafka_settings(config: SidecarConfig) -> "KafkaSettings":
     """Return how to connect to Kafka's brokers."""
-    from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
+    from rota_sidecar.engines.kafka.settings import KafkaSettings, Kerberos, Sasl, TlsFiles
 
     security, sasl, tls = config.security, config.security.sasl, config.security.tls
-    login = Sasl(sasl.mechanism, sasl.username, sasl.password, sasl.username_file, sasl.password_file)
+    if sasl.oauth.token_endpoint_url:
+        login = Sasl(sasl.mechanism, tokens=token_provider(sasl.oauth))
+    else:
+        kerberos = Kerberos(sasl.kerberos.principal, sasl.kerberos.keytab, sasl.kerberos.service_name)
+        login = Sasl(
+            sasl.mechanism, sasl.username, sasl.password, sasl.username_file, sasl.password_file, kerberos
+        )
     return KafkaSettings(
         tuple(config.backend.bootstrap_servers),
         config.member.client_id,
@@ -186,10 +209,34 @@ def kafka_settings(config: SidecarConfig) -> "KafkaSettings":
     )
 
 
+@cache
+def token_provider(oauth: OAuthConfig) -> "TokenProvider":
+    """Return the provider of bearer tokens: one for all connections of the process, which share a token."""
+    from rota_service.oauth_provider import Clocks, TokenProvider
+    from rota_service.oauth_sources import TokenEndpoint, source_for
+
+    endpoint = TokenEndpoint(
+        oauth.token_endpoint_url,
+        oauth.client_id,
+        oauth.client_secret,
+        oauth.client_id_file,
+        oauth.client_secret_file,
+        oauth.scope,
+        oauth.ca_file,
+    )
+    clocks = Clocks(wall_s, time.monotonic)  # noqa: TID251  given to all who need it from here
+    return TokenProvider(source_for(endpoint), clocks, LOG.warning)
+
+
 def kafka_property_problem(config: SidecarConfig) -> str:
     """Return why Kafka's client refuses a property of --config; empty: it accepts them, or there are none."""
     if not config.backend.kafka_properties:
         return ""
+    from rota_sidecar.engines.kafka.clients import property_refusal, uses_python_client
+
+    mechanism = config.security.sasl.mechanism
+    if uses_python_client(mechanism):
+        return property_refusal(mechanism)
     from rota_sidecar.engines.kafka.property_check import property_problem
 
     return property_problem(config.backend.kafka_properties)

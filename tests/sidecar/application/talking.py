@@ -18,6 +18,7 @@ from rota_sidecar.application.listening import bind_socket
 from rota_sidecar.application.service import ConsumerService, make_server
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.fakes import FakeDeliveries
+from tests.support.coordinator import OWN_CONNECTION
 
 if TYPE_CHECKING:
     from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
@@ -32,7 +33,7 @@ STORY_S = 10
 SOCKET = "app.sock"
 Code = grpc.StatusCode
 # The client's side takes any size, so that it is the server that keeps the bound.
-OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+OPTIONS = (("grpc.max_receive_message_length", -1), *OWN_CONNECTION)
 
 
 @dataclass

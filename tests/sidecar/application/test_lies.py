@@ -16,6 +16,7 @@ from rota_sidecar.application.service import CALLS_MAX
 from rota_sidecar.core.delivery import events as on
 from tests.sidecar.application.fakes import P0, batch, batch_slice, handed
 from tests.sidecar.application.talking import SOCKET, AttachStream, Code, Talk, at, judgement, play
+from tests.support.coordinator import OWN_CONNECTION
 
 pytestmark = pytest.mark.process
 
@@ -65,7 +66,7 @@ def how_it_ends(target: str, frames: Sequence[bytes]) -> tuple[Code, str]:
     Of a stream on which these are sent. With the synchronous client: asyncio's takes a write that comes too late for an error
     of its own.
     """
-    with grpc.insecure_channel(target, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+    with grpc.insecure_channel(target, options=OWN_CONNECTION) as channel:
         call: Any = channel.stream_stream("/rota.sidecar.v1.Consumer/Deliver")
         stream = call(iter(frames))
         with pytest.raises(grpc.RpcError):

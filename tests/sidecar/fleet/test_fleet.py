@@ -58,19 +58,23 @@ def test_reports_say_who_speaks_and_whether_it_is_ready(
     tmp_path: Path, coordinator: Coordinator, topic: str
 ) -> None:
     async def story(fleet: Headquarters, sidecar: Deliverer, app: App) -> None:
-        await fleet.wait_until(lambda: bool(fleet.reports) and bool(fleet.last.partitions))
+        await fleet.wait_until(lambda: bool(fleet.reports))
         report = fleet.last
         assert report.version == version("rota-sidecar")
         assert report.settings_hash == "5f3a"
         assert report.cluster_id == "", "Rota's log has none"
         assert not report.member.ready
         assert report.member.readiness_problem.startswith("no application is attached")
+        await fleet.wait_until(lambda: fleet.last.member.unattached_seconds > 0)
+        assert fleet.last.member.state == pb.MEMBER_STATE_DOWN, "it joins once there is an application"
         app.start()
-        await fleet.wait_until(lambda: fleet.last.member.ready)
+        await fleet.wait_until(lambda: fleet.last.member.ready and bool(fleet.last.partitions))
         assert fleet.last.member.readiness_problem == ""
+        assert not fleet.last.member.HasField("unattached_seconds")
         assert await asyncio.to_thread(lambda: sidecar.is_ready)
         app.kill()
         await fleet.wait_until(lambda: not fleet.last.member.ready)
+        assert fleet.last.member.HasField("unattached_seconds")
 
     run_story(tmp_path, coordinator, topic, story, "--settings-hash=5f3a", begins=False)
 

@@ -79,7 +79,8 @@ async def joins_by_itself(
         sidecar = dynamic_sidecar(folder, f"rota://{coordinator.address}", topic, fleet, "joins")
         async with started(sidecar):
             await says(fleet)
-            await is_stable(fleet)
+            with attached(App(folder, sidecar.address)):
+                await is_stable(fleet)
 
 
 def test_it_joins_by_itself_with_an_older_operator(
@@ -180,17 +181,18 @@ def test_a_membership_that_comes_too_late_is_removed_from_the_group(
                     await fleet.wait_until(lambda: fleet.last.member.HasField("given_up_membership"))
                     given_up = fleet.last.member.given_up_membership
                     async with started(succeeding):
-                        # It joins by itself, and the group waits for the member that was given up.
-                        await other_fleet.wait_until(lambda: bool(other_fleet.reports))
-                        await other_fleet.wait_until(
-                            lambda: other_fleet.last.member.state == pb.MEMBER_STATE_JOINING
-                        )
-                        order = pb.TakeOver(membership=given_up.membership, successor="succeeds")
-                        assert (await other_fleet.order(2, take_over=order)).error == ""
-                        removal = pb.RemoveInstances(member_ids=[given_up.membership.member_id])
-                        answer = await other_fleet.order(3, remove_instances=removal)
-                        assert answer.error == "", "it is not in the group any more"
-                        member = await is_stable(other_fleet)
-                        assert member.member_id != given_up.membership.member_id
+                        with attached(App(tmp_path, succeeding.address, name="other")):
+                            # It joins by itself, and the group waits for the member that was given up.
+                            await other_fleet.wait_until(lambda: bool(other_fleet.reports))
+                            await other_fleet.wait_until(
+                                lambda: other_fleet.last.member.state == pb.MEMBER_STATE_JOINING
+                            )
+                            order = pb.TakeOver(membership=given_up.membership, successor="succeeds")
+                            assert (await other_fleet.order(2, take_over=order)).error == ""
+                            removal = pb.RemoveInstances(member_ids=[given_up.membership.member_id])
+                            answer = await other_fleet.order(3, remove_instances=removal)
+                            assert answer.error == "", "it is not in the group any more"
+                            member = await is_stable(other_fleet)
+                            assert member.member_id != given_up.membership.member_id
 
     asyncio.run(run())

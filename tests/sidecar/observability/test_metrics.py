@@ -11,7 +11,7 @@ from rota_proto.log.v1 import log_pb2
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.events import Bounds
-from rota_sidecar.core.delivery.views import PartitionView
+from rota_sidecar.core.delivery.states import PartitionView
 from rota_sidecar.core.ledger.batches import Batch, BatchSlice, Dispatch
 from rota_sidecar.core.ledger.rules import Verdict
 from rota_sidecar.core.member import actions as member_do

@@ -29,7 +29,7 @@ from rota_sidecar.delivery.attached_application import AttachedApplication
 from rota_sidecar.delivery.effects import EffectPorts, EffectRunner
 from rota_sidecar.delivery.group_offsets import Fetched, GroupOffsets
 from rota_sidecar.delivery.manual_assignment import ManualAssignment
-from rota_sidecar.delivery.observer import Observer
+from rota_sidecar.delivery.observer import Observer, Observers
 from rota_sidecar.delivery.participation import Participation
 from rota_sidecar.engines.port import CoordinatorEvent, Unreachable
 from rota_sidecar.engines.records import FetchRequest, Records
@@ -53,7 +53,7 @@ class DeliveryDriver(Deliveries):
     def __init__(self, config: DeliveryConfig, observers: Sequence[Observer], leave_timeout_ms: int) -> None:
         self._delivery = Delivery(config)
         self._config = config
-        self._observers = observers
+        self._observers = Observers(observers)
         self._leave_timeout_ms = leave_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._started_s = self._loop.time()
@@ -196,7 +196,7 @@ class DeliveryDriver(Deliveries):
 
     def on_member_event(self, event: MemberEvent) -> None:
         """Observe an event of the member, and post the delivery event that follows from it."""
-        for observer in self._observers:
+        for observer in self._observers.all:
             observer.on_member_event(event, self.now_ms())
         match event:
             case StateChanged():
@@ -247,11 +247,11 @@ class DeliveryDriver(Deliveries):
 
     def _step(self, event: on.Event) -> None:
         now_ms = self.now_ms()
-        for observer in self._observers:
+        for observer in self._observers.of_event(type(event)):
             observer.on_event(event, now_ms)
         self._application.on_event(event)
         actions = self._delivery.step(event, now_ms)
-        for observer in self._observers:
+        for observer in self._observers.of_actions(actions, self._delivery.in_flight):
             observer.on_actions(actions, self._delivery.in_flight, now_ms)
         for kind, together in groupby(actions, type):
             self._perform(kind, list(together))
@@ -400,6 +400,7 @@ class DeliveryDriver(Deliveries):
     ) -> int:
         session = self._application.attach(application)
         self.post(on.Attached(session, commits_itself, reads_itself, takes_many, takes_commits))
+        self._participation.application_attached()
         return session
 
     @override

@@ -1,5 +1,6 @@
 """
-Participation in the group: the member takes part while the application subscribes and membership is not suspended.
+Participation in the group: the member takes part while the application subscribes and membership is not suspended. A sidecar in a pod
+waits for its application before it joins: until that runs, other members go on with the partitions.
 
 Used by the delivery driver. Membership is suspended when the application hangs; the member leaves until it is
 resumed.
@@ -23,7 +24,7 @@ class Participation:
     """
     Participation of one member after the other; `attach_member` sets each.
 
-    Invariant: the member is started only if it is wanted, not suspended, not held and down.
+    Invariant: the member is started only if it is wanted, not suspended, not held, not without the application it waits for, and down.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class Participation:
         self._is_suspended = False
         # True for a member that waits for Fleet: a static one for its instance name, a dynamic one until it may join.
         self._is_held = False
+        # True until the first application has attached, if the member waits for that.
+        self._awaits_application = False
         # Membership of another pod, with which the next start goes on; None: the member joins.
         self._taken_over: SavedMembership | None = None
         # True if the member is not in the group, and its LeaveGroup has been answered.
@@ -52,7 +55,7 @@ class Participation:
         """Use this member from now on; return True if the caller has to start it."""
         self._membership = membership
         self._is_wanted, self._is_held = is_wanted, is_held
-        begins = is_wanted and not is_held and not self._is_suspended
+        begins = self._may_begin()
         self._be_down(is_down=not begins)
         if self._is_suspended:
             self._on_left_group()
@@ -77,6 +80,21 @@ class Participation:
     def is_wanted(self) -> bool:
         """Return True if the application subscribes."""
         return self._is_wanted
+
+    @property
+    def awaits_application(self) -> bool:
+        """Return True until the first application has attached, if the member waits for that."""
+        return self._awaits_application
+
+    def await_application(self) -> None:
+        """Join once an application has attached; called before the first member is attached."""
+        self._awaits_application = True
+
+    def application_attached(self) -> None:
+        """Join, if the member has only waited for its application."""
+        if self._awaits_application:
+            self._awaits_application = False
+            self._look()
 
     def admit(self, taken_over: SavedMembership | None = None) -> None:
         """Join as soon as the application subscribes, or go on with a membership that was taken over."""
@@ -127,8 +145,12 @@ class Participation:
             self._on_left_group()
         self._look()
 
+    def _may_begin(self) -> bool:
+        is_kept_out = self._is_suspended or self._is_held or self._awaits_application
+        return self._is_wanted and not is_kept_out
+
     def _look(self) -> None:
-        if self._is_wanted and not self._is_suspended and not self._is_held and self._is_down:
+        if self._may_begin() and self._is_down:
             self._be_down(is_down=False)
             saved, self._taken_over = self._taken_over, None
             self._running.post(on.Start(saved))

@@ -157,6 +157,8 @@ class OrderExecutor:
                 await self._take_over(order.take_over)
             case "heartbeat":
                 self._members.heartbeat_now()
+            case "rebalance":
+                self._members.rebalance(order.rebalance.reason)
             case "remove_instances":
                 await self._remove_instances(order.remove_instances)
             case _:

@@ -55,6 +55,8 @@ class ReportBuilder:
         self._counters = counters
         self._health = health
         self._wall_ms = wall_ms
+        # By the driver's clock; None: an application is attached.
+        self._unattached_since_ms: int | None = None
 
     def made(
         self, statuses: Iterable[tuple[Partition, PartitionStatus]], answers: Sequence[pb.OrderAnswer]
@@ -102,7 +104,19 @@ class ReportBuilder:
             given_up_membership=given_up_report(self._members.succession.given_up),
             strategy=identity.strategy,
             offered_strategies=self._members.offered,
+            unattached_seconds=self._unattached_s(),
+            leads=identity.leads,
         )
+
+    def _unattached_s(self) -> float | None:
+        """Return how long no application has been attached, since the first report that says so; None: one is attached."""
+        if self._driver.is_attached:
+            self._unattached_since_ms = None
+            return None
+        now_ms = self._driver.now_ms()
+        if self._unattached_since_ms is None:
+            self._unattached_since_ms = now_ms
+        return (now_ms - self._unattached_since_ms) / 1000
 
 
 def given_up_report(given_up: GivenUp | None) -> pb.GivenUpMembership | None:

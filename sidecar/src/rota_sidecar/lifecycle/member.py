@@ -188,6 +188,10 @@ class MemberLifecycle:
         """Send a heartbeat before it is due."""
         self.current.post(on.HeartbeatRequested())
 
+    def rebalance(self, reason: str) -> None:
+        """Let the group rebalance, if the member leads it."""
+        self.current.post(on.Rebalance(reason))
+
     def _report(self) -> None:
         self._counters.on_change()
 
@@ -258,6 +262,9 @@ class MemberLifecycle:
             is_wanted = self._is_wanted if first else driver.participation.is_wanted
             if first:
                 self.succession.begin(is_ordered=is_ordered(config), has_membership=saved is not None)
+                if is_in_cluster(config) and saved is None and not driver.is_attached:
+                    # The application starts beside this sidecar. A saved membership is resumed: its partitions are nobody else's.
+                    driver.participation.await_application()
             is_held = self.awaits_instance_name or self.succession.is_held
             starts_now = driver.attach_member(membership, is_wanted=is_wanted, is_held=is_held)
             # Fleet learns at once that this is another member.
@@ -272,10 +279,15 @@ class MemberLifecycle:
                 state_file.close()
 
 
+def is_in_cluster(config: SidecarConfig) -> bool:
+    """Return whether this sidecar is part of a pod of an operator in a cluster: only such an operator sets a hash of the settings."""
+    return bool(config.fleet.address and config.fleet.settings_hash)
+
+
 def is_ordered(config: SidecarConfig) -> bool:
-    """Return whether an operator in a cluster may order when this dynamic member joins: only such an operator sets a hash of the settings."""
+    """Return whether an operator in a cluster may order when this dynamic member joins."""
     is_dynamic = config.member.instance_id is None and not config.is_static
-    return is_dynamic and bool(config.fleet.address and config.fleet.settings_hash)
+    return is_dynamic and is_in_cluster(config)
 
 
 def fenced_file_of(config: SidecarConfig) -> FencedFile | None:

@@ -45,6 +45,8 @@ def unassigned_reason(driver: DeliveryDriver, members: MemberLifecycle) -> str:
         return ""
     if not driver.participation.is_wanted:
         return UNSUBSCRIBED
+    if driver.participation.awaits_application:
+        return UNATTACHED
     state = members.current.member.state
     # During a rebalance the member keeps its partitions and processes them.
     if isinstance(state, OUTSIDE) and not driver.delivery.held:

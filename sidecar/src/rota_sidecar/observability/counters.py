@@ -94,6 +94,14 @@ class QueryCounters:
 class Counters(Observer):
     """Counters of one sidecar."""
 
+    observed_events = frozenset(
+        {on.Judged, on.Reported, on.Committed, on.Assigned, on.Revoked, on.Lost, on.Attached, on.Detached}
+    )
+    observed_actions = frozenset(
+        {do.Deliver, do.Settled, do.Refuse, do.Problem, do.AwaitSuccessor, do.StopDispatch}
+    )
+    observes_in_flight = True
+
     def __init__(self) -> None:
         self.state = "Down"
         # An alert sees the first increase of a series only if the series began before.

@@ -23,6 +23,9 @@ SHOWN_MAX = 20
 class LoggingObserver(Observer):
     """Observer that logs rebalances, problems and the end of the member."""
 
+    observed_events = frozenset({on.LeftGroup})
+    observed_actions = frozenset({do.Problem, do.Rejoin, do.AwaitSuccessor, do.StopDispatch})
+
     def __init__(self, event_log: EventLog) -> None:
         self._event_log = event_log
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rota_proto.log.columns import MalformedPayload
 from rota_sidecar.core.delivery.events import Bounds
-from rota_sidecar.core.delivery.views import PartitionView
+from rota_sidecar.core.delivery.states import PartitionView
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.batch_slicing import BatchSlicer, content_of

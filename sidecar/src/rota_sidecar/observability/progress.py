@@ -19,6 +19,9 @@ from rota_sidecar.membership.driver import MemberEvent
 class ProgressTimes(Observer):
     """Times in ms of Unix time. Invariant: exactly the assigned partitions have one."""
 
+    observed_events = frozenset({on.Assigned, on.Revoked, on.Lost})
+    observed_actions = frozenset({do.Settled})
+
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self._times_ms: dict[Partition, int] = {}

@@ -57,6 +57,9 @@ class DeliveredBatches:
 class UncommittedTimestamps(Observer):
     """Timestamps of uncommitted records of all owned partitions."""
 
+    observed_events = frozenset()
+    observed_actions = frozenset({do.Deliver})
+
     def __init__(self) -> None:
         self._tracks: dict[Partition, DeliveredBatches] = {}
 

@@ -27,7 +27,7 @@ from tests.sidecar.core.assignors.groups import (
     spread,
 )
 
-EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True)
 RATE = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 3.0, 40.0, 1000.0])
 PERCENT = st.sampled_from([0, 5, 30, 100])
 Rates = Mapping[Partition, float]

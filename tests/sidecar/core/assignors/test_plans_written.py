@@ -13,7 +13,7 @@ from rota_sidecar.core.consumer_protocol.wire import TopicHeaders
 from tests.sidecar.core.assignors.groups import groups
 
 STRATEGIES = built_in(100)
-EXAMPLES = settings(max_examples=40, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=40, derandomize=True)
 
 
 def check(plan: Plan) -> None:

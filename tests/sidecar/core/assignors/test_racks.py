@@ -27,7 +27,7 @@ from tests.sidecar.core.assignors.groups import (
 )
 from tests.sidecar.core.assignors.racks import NAMED, RACKS, far_from, random_racks, spread_over, with_racks
 
-EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True)
 EQUAL = {rack: member("t1 t2 t3", rack=rack) for rack in RACKS}
 THIRD_TAKES_LESS = {**EQUAL, "c": member("t1 t3", rack="c")}
 

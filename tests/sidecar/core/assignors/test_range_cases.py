@@ -10,7 +10,7 @@ from rota_sidecar.core.assignors.range import Range
 from tests.sidecar.core.assignors.groups import as_text, everything, group, groups, member, spread
 from tests.sidecar.core.assignors.racks import RACKS, spread_over, with_racks
 
-EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True)
 
 
 def ranges(members: Mapping[str, Subscriber], **sizes: int) -> dict[str, str]:

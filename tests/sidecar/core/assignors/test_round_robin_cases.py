@@ -9,7 +9,7 @@ from rota_sidecar.core.assignors.order import member_order
 from rota_sidecar.core.assignors.round_robin import RoundRobin
 from tests.sidecar.core.assignors.groups import Spread, as_text, everything, group, groups, member, spread
 
-EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True)
 STAIRCASE = {"C0": member("t0"), "C1": member("t0 t1"), "C2": member("t0 t1 t2")}
 
 

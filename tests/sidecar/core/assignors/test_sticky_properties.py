@@ -27,7 +27,7 @@ from tests.sidecar.core.assignors.racks import random_racks
 
 EAGER = Sticky()
 COOPERATIVE = CooperativeSticky()
-EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True)
 
 
 def eager(group: Group) -> Spread:

@@ -8,7 +8,7 @@ from rota_sidecar.core.assignors.model import Group, Plan
 from rota_sidecar.core.assignors.validation import plan_problem
 from tests.sidecar.core.assignors.groups import group, groups, member, sizes_of
 
-EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True)
 GROUP = group({"a": member("t", "t-0", 1), "b": member("t u"), "c": member("t", "u-0", 1)}, t=2, u=1, v=1)
 
 

@@ -18,7 +18,7 @@ from rota_sidecar.core.consumer_protocol.user_data import encode_sticky_data
 from rota_sidecar.core.consumer_protocol.wire import TopicHeaders
 from tests.sidecar.core.consumer_protocol.messages import lists
 
-EXAMPLES = settings(max_examples=80, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=80, derandomize=True)
 # Few names of few lengths, so that many blobs look nearly like each other.
 NAMES = st.lists(st.sampled_from(["a", "b", "aa", "ab"]), unique=True, max_size=3)
 NUMBER = st.integers(-1, 2) | st.integers(2**31 - 2, 2**31 - 1)

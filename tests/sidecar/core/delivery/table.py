@@ -11,7 +11,7 @@ from pathlib import Path
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.core.delivery import partition as states
+from rota_sidecar.core.delivery import states
 from rota_sidecar.core.delivery.config import Reset
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from rota_sidecar.core.member.partitions import Tenure

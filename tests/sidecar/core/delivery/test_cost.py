@@ -5,6 +5,7 @@ import sys
 from types import FrameType
 from typing import Self
 
+from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.ledger.rules import Verdict
 from tests.sidecar.core.delivery.driven import Driven, batch, one
@@ -54,3 +55,44 @@ def test_a_batch_costs_the_same_however_many_partitions_are_held() -> None:
 
 def test_a_batch_costs_little() -> None:
     assert calls_for_a_batch(900, 1) < 500
+
+
+def calls_for_a_verdict(partitions: int) -> float:
+    """While records of all partitions wait, of which some are in flight."""
+    driven = Driven(concurrency=8).begin(*range(partitions), credit=10_000)
+    for number in range(partitions):
+        driven.read(2, number)
+    in_flight = [(each.delivery_epoch, each.partition) for each in driven.all(do.Deliver)]
+    assert len(in_flight) == 8
+    with Calls() as calls:
+        for delivery_epoch, partition in in_flight:
+            driven.step(on.Judged([on.Judgement(delivery_epoch, partition, 0, 1, Verdict.ACK)]))
+    assert len(driven.all(do.Deliver)) == 16
+    return calls.number / len(in_flight)
+
+
+def test_a_verdict_costs_the_same_however_many_partitions_wait_for_a_lane() -> None:
+    assert calls_for_a_verdict(200) <= calls_for_a_verdict(20)
+
+
+def calls_for_lone_records(records: int) -> int:
+    """Each is read, dispatched and judged by itself, and then the next one comes."""
+    driven = Driven().begin(0, credit=records)
+    delivery, now_ms = driven.delivery, driven.now_ms
+    delivery_epoch = driven.fetch_of().delivery_epoch
+    with Calls() as calls:
+        for offset in range(records):
+            bounds = on.Bounds(0, offset + 1)
+            delivery.step(on.Read(delivery_epoch, [batch(offset, 1)], offset + 1, bounds), now_ms)
+            judgement = on.Judgement(delivery_epoch, one(), offset, offset, Verdict.ACK)
+            delivery.step(on.Judged([judgement]), now_ms)
+            delivery.step(on.Credit(1), now_ms)
+            assert delivery.alarm is not None
+    assert delivery.positions[one()] == records
+    return calls.number
+
+
+def test_a_record_that_comes_alone_costs_little_and_always_the_same() -> None:
+    few, many = calls_for_lone_records(100), calls_for_lone_records(1_000)
+    assert many / 1_000 <= 1.01 * few / 100
+    assert few / 100 < 380

@@ -100,7 +100,7 @@ STEPS = some.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(CONFIGS, STEPS)
 def test_nothing_is_lost_or_committed_too_early_and_everything_comes_to_an_end(
     config: DeliveryConfig, steps: list[tuple[str, int, int]]

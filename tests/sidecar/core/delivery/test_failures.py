@@ -9,7 +9,7 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
 from rota_sidecar.core.delivery.config import CommitMode, Reset
-from rota_sidecar.core.delivery.core import BACKOFF_MAX_MS, BACKOFF_MS
+from rota_sidecar.core.delivery.context import BACKOFF_MAX_MS, BACKOFF_MS
 from rota_sidecar.core.ledger.batches import Batch, Ordering
 from rota_sidecar.core.ledger.rules import Backoff, Rules, Verdict
 from tests.sidecar.core.delivery.driven import (
@@ -282,6 +282,18 @@ def test_a_commit_that_is_refused_is_said_and_tried_again() -> None:
     driven.pass_time(INTERVAL_MS)
     assert "Problem" in names(driven.answer_commit(pb.TOPIC_AUTHORIZATION_FAILED))
     assert "Commit" in names(driven.pass_time(BACKOFF_MS))
+
+
+def test_a_commit_that_timed_out_in_the_coordinator_may_be_stored_and_is_sent_again_without_a_word() -> None:
+    driven = Driven().begin(0)
+    driven.read(1)
+    driven.judge(0)
+    driven.pass_time(INTERVAL_MS)
+    assert "Problem" not in names(driven.answer_commit(pb.REQUEST_TIMED_OUT))
+    assert names(driven.pass_time(BACKOFF_MS)) == ["Commit"]
+    assert driven.last(do.Commit).offsets[one()].offset == 1
+    driven.answer_commit()
+    assert "Commit" not in names(driven.pass_time(INTERVAL_MS))
 
 
 def test_a_commit_that_failed_without_a_coordinator_is_tried_again_once_it_is_found() -> None:

@@ -1,5 +1,7 @@
 """Requests of the application (commits, seeks) and of the group's operator (resets)."""
 
+import pytest
+
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.delivery import actions as do
 from rota_sidecar.core.delivery import events as on
@@ -187,11 +189,14 @@ def test_an_error_that_does_not_pass_is_the_answer() -> None:
     assert "Commit" not in names(driven.pass_time(INTERVAL_MS))
 
 
-def test_while_the_coordinator_moves_the_commit_is_tried_again() -> None:
+@pytest.mark.parametrize("error", [pb.NOT_COORDINATOR, pb.REQUEST_TIMED_OUT], ids=pb.ErrorCode.Name)
+def test_while_the_coordinator_moves_or_its_store_is_slow_the_commit_is_tried_again(
+    error: pb.ErrorCode.ValueType,
+) -> None:
     driven = Driven().begin(0, commits_itself=True)
     request = driven.commit_asked({0: 5})
     for _ in range(3):
-        driven.answer_commit(pb.NOT_COORDINATOR)
+        driven.answer_commit(error)
         assert driven.answers(request) == []
         assert "Commit" in names(driven.pass_time(1_000))
     driven.answer_commit()

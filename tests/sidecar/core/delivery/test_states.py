@@ -3,7 +3,7 @@
 from typing import get_args
 
 from rota_sidecar.core.delivery import events as on
-from rota_sidecar.core.delivery import partition as states
+from rota_sidecar.core.delivery import states
 from tests.sidecar.core.delivery import table
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from rota_sidecar.core.ledger import completed_ahead
+from rota_sidecar.core.ledger import runs as completed_ahead
 from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering
 from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from rota_sidecar.core.ledger import poison_probe
+from rota_sidecar.core.ledger import commit_points as poison_probe
 from tests.sidecar.core.ledger.world import SITUATIONS, World
 
 # Of one run, and of each round of a soak.

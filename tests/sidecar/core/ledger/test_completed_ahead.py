@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_sidecar.core.ledger import completed_ahead
+from rota_sidecar.core.ledger import runs as completed_ahead
 from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger
 from rota_sidecar.core.ledger.rules import Rules

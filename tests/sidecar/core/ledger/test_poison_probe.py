@@ -4,9 +4,17 @@ from itertools import pairwise
 
 import pytest
 
-from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State, parse_commit_metadata
+from rota_sidecar.core.ledger.commit_points import (
+    GROUP,
+    GROUP_MAX,
+    SINGLES,
+    CommitMetadata,
+    CommitPoint,
+    PoisonRecordProbe,
+    State,
+    parse_commit_metadata,
+)
 from rota_sidecar.core.ledger.ledger import Ledger
-from rota_sidecar.core.ledger.poison_probe import GROUP, GROUP_MAX, SINGLES, PoisonRecordProbe
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from tests.sidecar.core.ledger.steps import (
     BY_KEY,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-from rota_sidecar.core.ledger import poison_probe
+from rota_sidecar.core.ledger import commit_points as poison_probe
 from rota_sidecar.core.ledger.batches import Batch, Dispatch, Ordering
 from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State, parse_commit_metadata
 from rota_sidecar.core.ledger.ledger import Ledger

@@ -62,7 +62,7 @@ MEMBER = (
     DesignName("–", ("Stopped",), "ended for good; a member is created anew"),
 )
 PARTS = {
-    "Coordinator: a slot, `SlotState` in `rota_coordinator/runtime/slot.py`": SLOT,
+    "Coordinator: a slot, `SlotState` in `rota_coordinator/runtime/replicated_state.py`": SLOT,
     "Coordinator: a group, `State` in `rota_coordinator/core/group/state.py`; Kafka's names": GROUP,
     "Member, `rota_sidecar/core/member/states.py`": MEMBER,
 }

@@ -81,6 +81,10 @@ def stable() -> Driven:
     return Driven().join(0, 1)
 
 
+def stable_leader() -> Driven:
+    return Driven().join(0, 1, leads=True)
+
+
 def revoking_to_rejoin() -> Driven:
     driven = Driven(EAGER).join(0, 1)
     driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))
@@ -142,6 +146,7 @@ STATES: dict[str, Callable[[], Driven]] = {
     "Syncing": syncing,
     "Syncing, leading": leading,
     "Stable": stable,
+    "Stable, leading": stable_leader,
     "Revoking, to rejoin": revoking_to_rejoin,
     "Revoking, to depart": revoking_to_depart,
     "Revoking, for a successor": revoking_for_a_successor,
@@ -212,6 +217,7 @@ EVENTS: dict[str, Callable[[Driven], on.Event]] = {
     "End, for a while": lambda driven: on.End(30_000, "told to", final=False),
     "Subscribe": lambda driven: on.Subscribe(Subscription(("orders", "other"))),
     "OfferStrategies": lambda driven: on.OfferStrategies((*COOPERATIVE, Strategy("mine", cooperative=True))),
+    "Rebalance": lambda _: on.Rebalance("told to"),
     "TopicsDescribed": lambda driven: on.TopicsDescribed({"orders": 7}),
     "RatesMeasured": lambda driven: on.RatesMeasured({"orders": {0: 5.0}}),
     "CoordinatorFound": coordinator_found,

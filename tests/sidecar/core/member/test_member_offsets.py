@@ -46,6 +46,17 @@ def test_a_commit_that_meets_a_rebalance_sends_the_member_there() -> None:
     assert names(driven.answer_commit(pb.REBALANCE_IN_PROGRESS)) == ["Committed", "JoinGroup"]
 
 
+def test_a_commit_that_the_coordinator_did_not_complete_in_time_costs_no_membership() -> None:
+    """Its outcome is unknown, as with one that was not answered: the caller is told so, and the coordinator is found again."""
+    driven = Driven().join(0)
+    driven.commit()
+    actions = driven.answer_commit(pb.REQUEST_TIMED_OUT)
+    assert names(actions) == ["Committed", "Problem", "FindCoordinator"]
+    assert driven.last(do.Committed).errors == dict.fromkeys(given(0), pb.REQUEST_TIMED_OUT)
+    assert "REQUEST_TIMED_OUT: it did not complete a request in time" in driven.last(do.Problem).message
+    assert driven.member.held.keys() == given(0)
+
+
 def test_nobody_commits_between_two_generations() -> None:
     driven = Driven().join(0)
     driven.step(on.RebalanceNoticed(MEMBER_ID, driven.generation))

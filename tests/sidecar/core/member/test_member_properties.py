@@ -118,6 +118,7 @@ EVENTS: dict[str, Callable[[Play, Error, set[int]], on.Event]] = {
         MEMBER_ID, play.driven.member.identity.generation
     ),
     "hurry": lambda play, error, numbers: on.HeartbeatRequested(),
+    "balance": lambda play, error, numbers: on.Rebalance("told to"),
     "gone": lambda play, error, numbers: on.CoordinatorLost("it went away"),
     "topics": lambda play, error, numbers: on.TopicsDescribed({"orders": len(numbers), "other": 2}),
     "subscribe": lambda play, error, numbers: on.Subscribe(SUBSCRIPTIONS[len(numbers) % 2]),
@@ -151,7 +152,7 @@ STEPS = some.lists(
 Steps = list[tuple[str, Error, set[int]]]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(some.booleans(), STEPS)
 def test_it_keeps_its_rules_and_never_waits_for_nothing(eager: bool, steps: Steps) -> None:
     play = begin(eager=eager)
@@ -162,7 +163,7 @@ def test_it_keeps_its_rules_and_never_waits_for_nothing(eager: bool, steps: Step
         assert goes_on_by_itself(play)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some.booleans(), STEPS)
 def test_once_everybody_answers_it_is_stable_or_has_ended(eager: bool, steps: Steps) -> None:
     play = begin(eager=eager)

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from rota_coordinator.core.group.state import State
-from rota_coordinator.runtime.slot import SlotState
+from rota_coordinator.runtime.replicated_state import SlotState
 from rota_sidecar.core.member import events as on
 from rota_sidecar.core.member import states as st
 from tests.sidecar.core.member import design_names, table

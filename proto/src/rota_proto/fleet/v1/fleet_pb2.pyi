@@ -162,6 +162,8 @@ class MemberReport(_message.Message):
     AWAITS_JOIN_FIELD_NUMBER: _builtins.int
     SUCCESSOR_FIELD_NUMBER: _builtins.int
     GIVEN_UP_MEMBERSHIP_FIELD_NUMBER: _builtins.int
+    UNATTACHED_SECONDS_FIELD_NUMBER: _builtins.int
+    LEADS_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     state: Global___MemberState.ValueType
@@ -200,6 +202,10 @@ class MemberReport(_message.Message):
     """This dynamic member is not in the group, and waits for a `Join` or a `TakeOver`. Only after a `Configure` with `orders_join`."""
     successor: _builtins.str
     """Pod that succeeds this dynamic member, by the last `HandOver`, from then until the end of the drain. Empty: none."""
+    unattached_seconds: _builtins.float
+    """How long no application has been attached to the sidecar. Absent: one is attached, or a sidecar older than this field."""
+    leads: _builtins.bool
+    """The member leads its group: it computes the assignment of the next generation. False from a sidecar older than this field."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Present problems of the sidecar itself, apart from those of its partitions."""
@@ -238,19 +244,25 @@ class MemberReport(_message.Message):
         awaits_join: _builtins.bool = ...,
         successor: _builtins.str = ...,
         given_up_membership: Global___GivenUpMembership | None = ...,
+        unattached_seconds: _builtins.float | None = ...,
+        leads: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "dead_letters", b"dead_letters", "given_up_membership", b"given_up_membership", "group_instance_id", b"group_instance_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "_unattached_seconds", b"_unattached_seconds", "dead_letters", b"dead_letters", "given_up_membership", b"given_up_membership", "group_instance_id", b"group_instance_id", "unattached_seconds", b"unattached_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "awaits_join", b"awaits_join", "awaits_successor", b"awaits_successor", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "given_up_instance_id", b"given_up_instance_id", "given_up_membership", b"given_up_membership", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "successor", b"successor", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters", "_group_instance_id", b"_group_instance_id", "_unattached_seconds", b"_unattached_seconds", "awaits_join", b"awaits_join", "awaits_successor", b"awaits_successor", "busy_seconds", b"busy_seconds", "dead_letters", b"dead_letters", "draining", b"draining", "fenced_instance_id", b"fenced_instance_id", "generation_id", b"generation_id", "given_up_instance_id", b"given_up_instance_id", "given_up_membership", b"given_up_membership", "group_instance_id", b"group_instance_id", "incarnation", b"incarnation", "last_error", b"last_error", "last_revoke_seconds", b"last_revoke_seconds", "leads", b"leads", "member_id", b"member_id", "offered_strategies", b"offered_strategies", "problems", b"problems", "readiness_problem", b"readiness_problem", "ready", b"ready", "records_done", b"records_done", "state", b"state", "strategy", b"strategy", "successor", b"successor", "suspended", b"suspended", "unattached_seconds", b"unattached_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dead_letters: _TypeAlias = _typing.Literal["dead_letters"]  # noqa: Y015
     _WhichOneofArgType__dead_letters: _TypeAlias = _typing.Literal["_dead_letters", b"_dead_letters"]  # noqa: Y015
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
+    _WhichOneofReturnType__unattached_seconds: _TypeAlias = _typing.Literal["unattached_seconds"]  # noqa: Y015
+    _WhichOneofArgType__unattached_seconds: _TypeAlias = _typing.Literal["_unattached_seconds", b"_unattached_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dead_letters) -> _WhichOneofReturnType__dead_letters | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_instance_id) -> _WhichOneofReturnType__group_instance_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unattached_seconds) -> _WhichOneofReturnType__unattached_seconds | None: ...
 
 Global___MemberReport: _TypeAlias = MemberReport  # noqa: Y015
 
@@ -545,6 +557,7 @@ class SidecarOrder(_message.Message):
     HAND_OVER_FIELD_NUMBER: _builtins.int
     JOIN_FIELD_NUMBER: _builtins.int
     TAKE_OVER_FIELD_NUMBER: _builtins.int
+    REBALANCE_FIELD_NUMBER: _builtins.int
     order_id: _builtins.int
     """Unique across restarts of the server: a sidecar answers a repeated id with its earlier answer."""
     @_builtins.property
@@ -571,6 +584,8 @@ class SidecarOrder(_message.Message):
     def join(self) -> Global___Join: ...
     @_builtins.property
     def take_over(self) -> Global___TakeOver: ...
+    @_builtins.property
+    def rebalance(self) -> Global___Rebalance: ...
     def __init__(
         self,
         *,
@@ -587,12 +602,13 @@ class SidecarOrder(_message.Message):
         hand_over: Global___HandOver | None = ...,
         join: Global___Join | None = ...,
         take_over: Global___TakeOver | None = ...,
+        rebalance: Global___Rebalance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "join", b"join", "order", b"order", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend", "take_over", b"take_over"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "join", b"join", "order", b"order", "query_offsets", b"query_offsets", "rebalance", b"rebalance", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend", "take_over", b"take_over"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "join", b"join", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend", "take_over", b"take_over"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configure", b"configure", "drain", b"drain", "hand_over", b"hand_over", "heartbeat", b"heartbeat", "instance", b"instance", "join", b"join", "order", b"order", "order_id", b"order_id", "query_offsets", b"query_offsets", "rebalance", b"rebalance", "remove_instances", b"remove_instances", "reset_offsets", b"reset_offsets", "resume", b"resume", "suspend", b"suspend", "take_over", b"take_over"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat", "remove_instances", "hand_over", "join", "take_over"]  # noqa: Y015
+    _WhichOneofReturnType_order: _TypeAlias = _typing.Literal["configure", "suspend", "resume", "drain", "reset_offsets", "instance", "query_offsets", "heartbeat", "remove_instances", "hand_over", "join", "take_over", "rebalance"]  # noqa: Y015
     _WhichOneofArgType_order: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_order) -> _WhichOneofReturnType_order | None: ...
 
@@ -888,6 +904,30 @@ class TakeOver(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TakeOver: _TypeAlias = TakeOver  # noqa: Y015
+
+@_typing.final
+class Rebalance(_message.Message):
+    """Join the group again if this member leads it, so that the group rebalances: its partitions are assigned anew by their present
+    loads. Any other member, and one that does not own its partitions in a stable generation, does nothing. Kafka's enforceRebalance.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why, for the coordinator's log and for people; at most 255 characters count."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rebalance: _TypeAlias = Rebalance  # noqa: Y015
 
 @_typing.final
 class QueryOffsets(_message.Message):

@@ -7,6 +7,7 @@ An action that has an outcome carries a number (`request`, `delivery_epoch`, `de
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.ledger.batches import BatchSlice, Dispatch
@@ -41,8 +42,7 @@ class Commit:
     is_manual: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Fetch records from `offset` on, waiting for some at the end of the log. Outcome: one Read or ReadFailed."""
 
     delivery_epoch: int
@@ -157,8 +157,7 @@ class OffsetsCommitted:
     offsets: Mapping[Partition, Offset]
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(NamedTuple):
     """Deliver records to the application."""
 
     delivery_epoch: int
@@ -193,8 +192,7 @@ class Answer:
 # ---------------------------------------------------------------------------------------------- to the observers
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """Report the number of records that got a verdict, for the metrics."""
 
     partition: Partition

@@ -1,8 +1,9 @@
-"""Batches and dispatches as the ledger knows them: offsets and sizes, never the records' content."""
+"""Batches, dispatches and outcomes as the ledger knows them: offsets and sizes, never the records' content."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Ordering(Enum):
@@ -62,4 +63,24 @@ class Dispatch:
     @property
     def count(self) -> int:
         """Return the number of records."""
-        return sum(batch_slice.count for batch_slice in self.slices)
+        slices = self.slices
+        return slices[0].count if len(slices) == 1 else sum(batch_slice.count for batch_slice in slices)
+
+
+class Judged(NamedTuple):
+    """The result of a verdict: the number of records settled, or one message why the verdict is refused."""
+
+    settled: int
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DueDeadLetter:
+    """A record to write as a dead letter; nothing is committed past it before that is durable."""
+
+    offset: int
+    # Slice with this record only.
+    batch_slice: BatchSlice
+    reason: str
+    # Number of deliveries.
+    deliveries: int

@@ -1,9 +1,9 @@
 """Failure records of a partition: retries with their backoff, crashes of the application, records that failed permanently."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from enum import Enum
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from rota_sidecar.core.ledger.rules import Backoff, Rules
 
@@ -26,8 +26,7 @@ class Disposition(Enum):
     STOP = "stop"
 
 
-@dataclass(slots=True)
-class FailureRecord:
+class FailureRecord(NamedTuple):
     """The failures of one record."""
 
     # Verdicts that asked for another delivery.
@@ -47,6 +46,9 @@ class FailureRecord:
         return self.retries + self.crashes
 
 
+NO_FAILURE = FailureRecord()
+
+
 class FailureRecords:
     """
     The failure records of one partition, by index.
@@ -60,19 +62,27 @@ class FailureRecords:
         self._due: dict[int, int] = {}
         # The same as a heap of (time in ms, index); entries that are not in `_due` are obsolete.
         self._agenda: list[tuple[int, int]] = []
-        # Indexes that are dispatched in isolation only, because they may crash the application.
-        self.isolated_records: set[int] = set()
-        # Records that failed permanently.
-        self.exhausted: dict[int, FailureRecord] = {}
+        self._isolated: set[int] = set()
+        self._exhausted: set[int] = set()
         # Indexes with DEAD_LETTER; some may have been settled since.
         self._dead_letters: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def get(self, index: int) -> FailureRecord | None:
-        """Return the failure record; None: the record never failed."""
-        return self._all.get(index)
+    @property
+    def isolated_records(self) -> Collection[int]:
+        """Return the indexes that are dispatched in isolation only, because they may crash the application."""
+        return self._isolated
+
+    @property
+    def exhausted(self) -> Collection[int]:
+        """Return the indexes of the records that failed permanently."""
+        return self._exhausted
+
+    def get(self, index: int) -> FailureRecord:
+        """Return the failure record; one without failures if the record never failed."""
+        return self._all.get(index, NO_FAILURE)
 
     def within(self, first: int, end: int) -> Iterable[int]:
         """Return the indexes in this range that have a failure record, in ascending order."""
@@ -82,8 +92,7 @@ class FailureRecords:
 
     def inherit(self, index: int, failure: FailureRecord) -> None:
         """Set the failure record that an earlier owner left in the commit."""
-        self._all[index] = failure
-        self._isolate_if_exhausted(index, failure)
+        self._note(index, failure)
         if failure.crashes:
             self._fail_if_alone(index, failure)
 
@@ -94,16 +103,26 @@ class FailureRecords:
         for index in self.within(first, end):
             del self._all[index]
             self._due.pop(index, None)
-            self.isolated_records.discard(index)
-            self.exhausted.pop(index, None)
+            self._isolated.discard(index)
+            self._exhausted.discard(index)
 
     # ------------------------------------------------------------------------------------------ failures
 
+    def _note(self, index: int, failure: FailureRecord) -> FailureRecord:
+        self._all[index] = failure
+        if failure.crashes and failure.failed > self._rules.retries:
+            self._isolated.add(index)
+        return failure
+
+    def dispatched(self, index: int, *, alone: bool) -> int:
+        """Note another delivery of a record that has failed; return its number."""
+        failure = self._all[index] = self._all[index]._replace(was_alone=alone)
+        return failure.failed + 1
+
     def retry(self, index: int, now_ms: int, after_ms: int | None, reason: str) -> None:
         """Count a RETRY, and schedule the next delivery; after too many the record fails permanently."""
-        failure = self._all.setdefault(index, FailureRecord())
-        failure.retries += 1
-        self._isolate_if_exhausted(index, failure)
+        failure = self.get(index)
+        failure = self._note(index, failure._replace(retries=failure.retries + 1))
         if failure.retries > self._rules.retries:
             self._fail_permanently(index, failure, reason)
         else:
@@ -112,38 +131,40 @@ class FailureRecords:
 
     def count_crash(self, index: int) -> None:
         """Count a crash of the application while the record was in flight."""
-        failure = self._all.setdefault(index, FailureRecord())
-        failure.crashes += 1
-        self._isolate_if_exhausted(index, failure)
-        self._fail_if_alone(index, failure)
+        failure = self.get(index)
+        self._fail_if_alone(index, self._note(index, failure._replace(crashes=failure.crashes + 1)))
 
     def fail_permanently(self, index: int, reason: str) -> None:
         """Fail the record on the application's verdict DEAD_LETTER."""
-        failure = self._all.setdefault(index, FailureRecord())
-        self._fail_permanently(index, failure, reason)
-        failure.deliveries += 1
+        failure = self.get(index)
+        self._fail_permanently(index, failure, reason, deliveries=failure.failed + 1)
 
     def reject(self, index: int, reason: str) -> None:
         """Fail a record that cannot be given to the application at all."""
-        self._fail_permanently(index, self._all.setdefault(index, FailureRecord()), reason)
-
-    def _isolate_if_exhausted(self, index: int, failure: FailureRecord) -> None:
-        if failure.crashes and failure.failed > self._rules.retries:
-            self.isolated_records.add(index)
+        self._fail_permanently(index, self.get(index), reason)
 
     def _fail_if_alone(self, index: int, failure: FailureRecord) -> None:
-        if failure.was_alone and index in self.isolated_records:
+        if failure.was_alone and index in self._isolated:
             times = "once" if failure.crashes == 1 else f"{failure.crashes} times"
             self._fail_permanently(
                 index, failure, f"the application crashed {times} while this record was in flight"
             )
 
-    def _fail_permanently(self, index: int, failure: FailureRecord, reason: str) -> None:
-        failure.disposition = Disposition.DEAD_LETTER if self._rules.has_dead_letters else Disposition.STOP
-        failure.reason, failure.deliveries = reason[:_REASON_CHARACTERS_MAX], failure.failed
-        self.exhausted[index] = failure
-        if failure.disposition is Disposition.DEAD_LETTER:
+    def _fail_permanently(
+        self, index: int, failure: FailureRecord, reason: str, deliveries: int | None = None
+    ) -> None:
+        disposition = Disposition.DEAD_LETTER if self._rules.has_dead_letters else Disposition.STOP
+        self._all[index] = failure._replace(
+            disposition=disposition,
+            reason=reason[:_REASON_CHARACTERS_MAX],
+            deliveries=failure.failed if deliveries is None else deliveries,
+        )
+        self._exhausted.add(index)
+        if disposition is Disposition.DEAD_LETTER:
             self._dead_letters.append(index)
+
+    def _set_disposition(self, index: int, disposition: Disposition) -> None:
+        self._all[index] = self._all[index]._replace(disposition=disposition)
 
     def _backoff_ms(self, retries: int) -> int:
         return min(self._rules.backoff_ms * _factor(self._rules.backoff, retries), self._rules.backoff_max_ms)
@@ -180,15 +201,15 @@ class FailureRecords:
 
     def dead_letters(self) -> list[int]:
         """Return the indexes whose dead letters are to be written, and mark them as being written."""
-        due = [index for index in self._dead_letters if index in self.exhausted]
+        due = [index for index in self._dead_letters if index in self._exhausted]
         self._dead_letters.clear()
         for index in due:
-            self.exhausted[index].disposition = Disposition.WRITING
+            self._set_disposition(index, Disposition.WRITING)
         return due
 
     def dead_letter_failed(self, index: int) -> None:
         """Schedule the dead letter of this record for another attempt."""
-        self.exhausted[index].disposition = Disposition.DEAD_LETTER
+        self._set_disposition(index, Disposition.DEAD_LETTER)
         self._dead_letters.append(index)
 
 

@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from rota_sidecar.core.ledger import completed_ahead
-from rota_sidecar.core.ledger.batches import Batch, BatchSlice, Dispatch, Ordering
-from rota_sidecar.core.ledger.commit_points import CommitMetadata, CommitPoint, State, parse_commit_metadata
-from rota_sidecar.core.ledger.dispatch_gate import DispatchGate
-from rota_sidecar.core.ledger.failures import Disposition, FailureRecord, FailureRecords
-from rota_sidecar.core.ledger.in_order import InOrder
-from rota_sidecar.core.ledger.lanes import Lanes
-from rota_sidecar.core.ledger.order import Order
-from rota_sidecar.core.ledger.outcomes import DueDeadLetter, Judged
+from rota_sidecar.core.ledger import runs as completed_ahead
+from rota_sidecar.core.ledger.batches import Batch, BatchSlice, Dispatch, DueDeadLetter, Judged, Ordering
+from rota_sidecar.core.ledger.commit_points import (
+    OPEN_METADATA,
+    CommitMetadata,
+    CommitPoint,
+    DispatchGate,
+    State,
+    parse_commit_metadata,
+)
+from rota_sidecar.core.ledger.failures import NO_FAILURE, Disposition, FailureRecord, FailureRecords
+from rota_sidecar.core.ledger.orders import InOrder, Lanes, Order
 from rota_sidecar.core.ledger.record_buffer import RecordBuffer
 from rota_sidecar.core.ledger.rules import Rules, Verdict
 from rota_sidecar.core.ledger.runs import Run
@@ -59,7 +62,7 @@ class Ledger:
         # Number of RETRY verdicts so far, for Dispatch.turn.
         self._turn = 0
         if commit_metadata is not None and commit_metadata.state is not State.CLEAN:
-            self._gate.probe.begin(0)
+            self._gate.begin_probe(0)
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -126,6 +129,14 @@ class Ledger:
         return self._buffer.undone - self._order.in_flight - len(self._failures.exhausted)
 
     @property
+    def has_waiting(self) -> bool:
+        """Return True if records wait for their dispatch, which nothing stops."""
+        # Mostly there are some that were never dispatched, or none at all.
+        if not self._failures:
+            return self._order.fresh < self._buffer.end or self.waiting > 0
+        return self.waiting > 0 and not self.stopped
+
+    @property
     def in_flight(self) -> int:
         """Return the number of records that the application holds."""
         return self._order.in_flight
@@ -136,6 +147,16 @@ class Ledger:
         return self._order.lanes_busy
 
     @property
+    def has_failures(self) -> bool:
+        """Return True if a record has failed that is not done: it waits for a retry, its dead letter, or an operator."""
+        return bool(self._failures)
+
+    @property
+    def holds_back(self) -> tuple[bool, bool]:
+        """Return what holds records back: `awaits_commit`, `wants_alone`."""
+        return self.awaits_commit, self.wants_alone
+
+    @property
     def wants_alone(self) -> bool:
         """
         Return True if a record is to be dispatched in isolation, or is in flight in isolation now.
@@ -143,6 +164,8 @@ class Ledger:
         The caller then dispatches nothing of other partitions, and calls `take` with `alone` once nothing is in
         flight; for one ledger at a time, until this is false.
         """
+        if self._alone is None and not self._failures:
+            return False
         return self._is_alone or (not self.stopped and self._isolated_record() is not None)
 
     @property
@@ -157,10 +180,10 @@ class Ledger:
         """Return the index before which records may be dispatched."""
         low = self._buffer.low
         before = min(self._buffer.end, low + self._rules.in_flight_max)
-        dispatch_limit = self._gate.probe.dispatch_limit(low)
+        dispatch_limit = self._gate.dispatch_limit(low)
         if dispatch_limit is not None:
             before = min(before, dispatch_limit)
-        if self._is_in_order:
+        if self._is_in_order and self._failures:
             before = min(before, self._failures.first_waiting(before))
         return before
 
@@ -171,13 +194,16 @@ class Ledger:
         `lanes_max`: number of lanes that may become busy. `alone`: no record of another partition is in flight, and the caller
         dispatches none.
         """
-        if self.stopped or self._is_alone or records_max < 1:
+        if records_max < 1 or self._is_alone:
             return ()
-        for index in self._failures.wake(now_ms):
-            self._order.again(index)
-        isolated_record = self._isolated_record()
-        if isolated_record is not None:
-            return self._take_isolated(isolated_record, now_ms, is_free=alone and lanes_max > 0)
+        if self._failures:
+            if self.stopped:
+                return ()
+            for index in self._failures.wake(now_ms):
+                self._order.again(index)
+            isolated_record = self._isolated_record()
+            if isolated_record is not None:
+                return self._take_isolated(isolated_record, now_ms, is_free=alone and lanes_max > 0)
         before = self._before()
         if not self._order.is_ready(before, lanes_max) or not self._may_go(State.ONE):
             return ()
@@ -217,12 +243,9 @@ class Ledger:
         """Yield (delivery count, first index, end index) for consecutive records with the same delivery count."""
         first = run.first
         for index in self._failures.within(run.first, run.end):
-            failure = self._failures.get(index)
-            assert failure is not None
-            failure.was_alone = index == self._alone
             if first < index:
                 yield 1, first, index
-            yield failure.failed + 1, index, index + 1
+            yield self._failures.dispatched(index, alone=index == self._alone), index, index + 1
             first = index + 1
         if first < run.end:
             yield 1, first, run.end
@@ -274,11 +297,8 @@ class Ledger:
         return Judged(end - index)
 
     def _stops(self, index: int, offset: int) -> bool:
-        failure = self._failures.exhausted.get(index)
         return (
-            failure is not None
-            and failure.disposition is Disposition.STOP
-            and self._buffer.offset(index) == offset
+            self._failures.get(index).disposition is Disposition.STOP and self._buffer.offset(index) == offset
         )
 
     def _wrong(self, first: int, last: int, verdict: Verdict) -> str:
@@ -336,7 +356,7 @@ class Ledger:
         maybe_started = self._order.maybe_started()
         if len(maybe_started) < self._order.in_flight:
             # The application may have completed the first record and started a later one: probe them one by one.
-            self._gate.probe.begin(self._buffer.low)
+            self._gate.begin_probe(self._buffer.low)
         for index in maybe_started:
             self._failures.count_crash(index)
             if index in self._failures.exhausted:
@@ -348,7 +368,7 @@ class Ledger:
         if self._rules.has_dead_letters or not self._failures.exhausted:
             return ""
         index = min(self._failures.exhausted)
-        failure = self._failures.exhausted[index]
+        failure = self._failures.get(index)
         reason = failure.reason[:_REASON_CHARACTERS_MAX] or "the application gave no reason"
         return (
             f"offset {self._buffer.offset(index)} failed permanently, and no dead-letter topic is configured ({reason}): "
@@ -362,7 +382,7 @@ class Ledger:
         return tuple(map(self._dead_letter, self._failures.dead_letters()))
 
     def _dead_letter(self, index: int) -> DueDeadLetter:
-        failure = self._failures.exhausted[index]
+        failure = self._failures.get(index)
         (batch_slice,) = self._buffer.slices(index, index + 1)
         return DueDeadLetter(batch_slice.first, batch_slice, failure.reason, failure.deliveries)
 
@@ -381,13 +401,8 @@ class Ledger:
     def _writing(self, offset: int) -> int | None:
         """Return the index of a record whose dead letter is being written; None: the record was settled meanwhile."""
         index = self._buffer.index(offset)
-        failure = self._failures.exhausted.get(index)
-        is_it = (
-            failure is not None
-            and failure.disposition is Disposition.WRITING
-            and self._buffer.offset(index) == offset
-        )
-        return index if is_it else None
+        is_writing = self._failures.get(index).disposition is Disposition.WRITING
+        return index if is_writing and self._buffer.offset(index) == offset else None
 
     # ------------------------------------------------------------------------------------------ committing
 
@@ -400,7 +415,9 @@ class Ledger:
         offset = self._buffer.offset(self._buffer.low)
         if not self._gate.has_metadata:
             return CommitPoint(offset, "")
-        failure = self._inherited or self._failures.get(self._buffer.low) or _NONE
+        failure = self._inherited or self._failures.get(self._buffer.low)
+        if state is State.OPEN and failure is NO_FAILURE and not self._completed_ahead:
+            return CommitPoint(offset, OPEN_METADATA)
         return CommitPoint(
             offset,
             CommitMetadata(
@@ -444,9 +461,6 @@ class Ledger:
     def close(self) -> CommitPoint:
         """Return the point to commit at a clean end of the delivery epoch."""
         return self._point(State.CLEAN)
-
-
-_NONE = FailureRecord()
 
 
 def _inherited(commit_metadata: CommitMetadata | None) -> FailureRecord | None:

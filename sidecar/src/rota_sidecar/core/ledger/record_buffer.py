@@ -7,7 +7,7 @@ consecutive numbers.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Final
 
 from rota_sidecar.core.ledger.batches import Batch, BatchSlice
 from rota_sidecar.core.ledger.runs import Run, Runs
@@ -16,23 +16,28 @@ from rota_sidecar.core.ledger.runs import Run, Runs
 _DONE_KEPT = 64
 
 
-@dataclass(slots=True, eq=False)
 class _Entry:
-    index: int
-    end: int
-    # Offset of the entry's first record, which is not the batch's first one if that lies before the position.
-    offset: int
-    size: int
-    # None when all records are done, so that one slow record does not keep all later batches in memory.
-    batch: Batch | None
-    # Number of records that are not done.
-    undone: int
-    # Number of records that were never dispatched.
-    fresh: int
+    """The records of one batch. Invariant: `batch` is None when all are done: one slow record keeps no later batch in memory."""
+
+    __slots__ = ("_batch", "_count", "_fresh", "_size", "_undone", "end", "index", "offset")
+
+    def __init__(self, index: int, offset: int, count: int, size: int, batch: Batch) -> None:
+        self.index: Final = index
+        self.end: Final = index + count
+        # Offset of the entry's first record, which is not the batch's first one if that lies before the position.
+        self.offset: Final = offset
+        self._count = count
+        self._size = size
+        self._batch: Batch | None = batch
+        # Number of records that are not done.
+        self._undone = count
+        # Number of records that were never dispatched.
+        self._fresh = count
 
     @property
-    def fresh_bytes(self) -> int:
-        return self.size * self.fresh // (self.end - self.index)
+    def batch(self) -> Batch | None:
+        """Return the batch; None when all records are done."""
+        return self._batch
 
     def overlap(self, first: int, end: int) -> int:
         """Return how many of these indexes belong to this entry."""
@@ -40,9 +45,21 @@ class _Entry:
 
     def slice_of(self, first: int, end: int) -> BatchSlice:
         """Return the part of the batch at these indexes, none of which is done."""
-        assert self.batch is not None
+        assert self._batch is not None
         ahead = self.offset - self.index
-        return BatchSlice(self.batch, max(first, self.index) + ahead, min(end, self.end) + ahead)
+        return BatchSlice(self._batch, max(first, self.index) + ahead, min(end, self.end) + ahead)
+
+    def mark_dispatched(self, first: int, end: int) -> int:
+        """Mark these records as dispatched; return their size in bytes."""
+        before = self._size * self._fresh // self._count
+        self._fresh -= self.overlap(first, end)
+        return before - self._size * self._fresh // self._count
+
+    def finish(self, first: int, end: int) -> None:
+        """Mark these records as done."""
+        self._undone -= self.overlap(first, end)
+        if not self._undone:
+            self._batch = None
 
 
 class RecordBuffer:
@@ -51,15 +68,11 @@ class RecordBuffer:
     def __init__(self, start: int, done_before: Runs) -> None:
         """Start empty at offset `start`; the offsets in `done_before` are done already, and get no index."""
         self._done_before = done_before
-        # Offset of the next fetch.
-        self.position = start
-        self.buffered_bytes = 0
-        # Index of the first record that is not done; equal to `end` if there is none.
-        self.low = 0
-        # Index of the next record that is fetched.
-        self.end = 0
-        # Offset before which all records are done and removed from the buffer.
-        self.floor = start
+        self._position = start
+        self._buffered_bytes = 0
+        self._low = 0
+        self._end = 0
+        self._floor = start
         self._done = Runs()
         self._entries: list[_Entry] = []
         # First index and first offset of each entry, for binary search. Entries before `_head` are done.
@@ -68,36 +81,63 @@ class RecordBuffer:
         self._head = 0
 
     @property
+    def position(self) -> int:
+        """Return the offset of the next fetch."""
+        return self._position
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the size in bytes of the records that were never dispatched."""
+        return self._buffered_bytes
+
+    @property
+    def low(self) -> int:
+        """Return the index of the first record that is not done; equal to `end` if there is none."""
+        return self._low
+
+    @property
+    def end(self) -> int:
+        """Return the index of the next record that is fetched."""
+        return self._end
+
+    @property
+    def floor(self) -> int:
+        """Return the offset before which all records are done and removed from the buffer."""
+        return self._floor
+
+    @property
     def undone(self) -> int:
         """Return the number of records that are not done."""
-        return self.end - self.low - self._done.count
+        return self._end - self._low - self._done.count
 
     def add(self, batches: Sequence[Batch], next_offset: int) -> None:
         """Append the records of batches that are not before the position and not done."""
         for batch in batches:
-            for run in self._done_before.gaps(max(batch.first, self.position), batch.end):
-                self._add(batch, run)
-            self.position = max(self.position, batch.end)
-        self.position = max(self.position, next_offset)
+            first, end = max(batch.first, self._position), batch.end
+            for run in self._done_before.gaps(first, end) if self._done_before else (Run(first, end),):
+                if run.first < run.end:
+                    self._add(batch, run)
+            self._position = max(self._position, end)
+        self._position = max(self._position, next_offset)
 
     def _add(self, batch: Batch, run: Run) -> None:
         count = run.end - run.first
         size = batch.size * count // batch.count
-        self._entries.append(_Entry(self.end, self.end + count, run.first, size, batch, count, count))
-        self._first_indexes.append(self.end)
+        self._entries.append(_Entry(self._end, run.first, count, size, batch))
+        self._first_indexes.append(self._end)
         self._offsets.append(run.first)
-        self.end += count
-        self.buffered_bytes += size
+        self._end += count
+        self._buffered_bytes += size
 
     def not_done_before(self, first: int, end: int) -> int:
         """Return the lowest of these offsets that no earlier owner completed, or `end`."""
-        gaps = self._done_before.gaps(max(first, self.position), end)
+        gaps = self._done_before.gaps(max(first, self._position), end)
         return gaps[0].first if gaps else end
 
     def offset(self, index: int) -> int:
         """Return the offset of this index; for `end`, the position."""
-        if index >= self.end:
-            return self.position
+        if index >= self._end:
+            return self._position
         entry = self._entries[self._entry_at(index)]
         return entry.offset + index - entry.index
 
@@ -105,7 +145,7 @@ class RecordBuffer:
         """Return the index of this offset, or of the next record if there is none at the offset."""
         at = bisect_right(self._offsets, offset, lo=self._head) - 1
         if at < self._head:
-            return self._first_indexes[self._head] if self._head < len(self._first_indexes) else self.end
+            return self._first_indexes[self._head] if self._head < len(self._first_indexes) else self._end
         entry = self._entries[at]
         return min(entry.index + offset - entry.offset, entry.end)
 
@@ -134,14 +174,14 @@ class RecordBuffer:
 
     def is_done(self, index: int) -> bool:
         """Return True if this record is done."""
-        return index < self.low or self._done.covers(index, index + 1)
+        return index < self._low or self._done.covers(index, index + 1)
 
     def completed_ahead(self) -> list[Run]:
         """Return the done offsets after the first record that is not done, of this owner and of earlier ones."""
         found = Runs()
         for before in self._done_before:
             found.add(*before)
-        found.remove(0, self.offset(self.low))
+        found.remove(0, self.offset(self._low))
         for run in self._done:
             for entry in self._between(run.first, run.end):
                 ahead = entry.offset - entry.index
@@ -151,37 +191,33 @@ class RecordBuffer:
     def mark_dispatched(self, first: int, end: int) -> None:
         """Subtract these records from `buffered_bytes`."""
         for entry in self._between(first, end):
-            self.buffered_bytes -= entry.fresh_bytes
-            entry.fresh -= entry.overlap(first, end)
-            self.buffered_bytes += entry.fresh_bytes
+            self._buffered_bytes -= entry.mark_dispatched(first, end)
 
     def undone_before(self, index: int) -> list[Run]:
         """Return the records before this index that are not done."""
-        return self._done.gaps(self.low, index)
+        return self._done.gaps(self._low, index)
 
     def finish(self, first: int, end: int) -> None:
         """Mark records as done; none of them may be done already."""
         for entry in self._between(first, end):
-            entry.undone -= entry.overlap(first, end)
-            if not entry.undone:
-                entry.batch = None
-        if first > self.low:
+            entry.finish(first, end)
+        if first > self._low:
             self._done.add(first, end)
             return
-        self.low = end
+        self._low = end
         if self._done and self._done.first == end:
-            self.low = self._done.missing(end, self.end)
-            self._done.remove(end, self.low)
+            self._low = self._done.missing(end, self._end)
+            self._done.remove(end, self._low)
         self._cut()
 
     def skip_to(self, offset: int) -> None:
         """Move the position forward to this offset; never backward."""
-        self.position = max(self.position, offset)
+        self._position = max(self._position, offset)
 
     def _cut(self) -> None:
-        while self._head < len(self._entries) and self._entries[self._head].end <= self.low:
+        while self._head < len(self._entries) and self._entries[self._head].end <= self._low:
             done = self._entries[self._head]
-            self.floor = done.offset + done.end - done.index
+            self._floor = done.offset + done.end - done.index
             self._head += 1
         if self._head >= _DONE_KEPT and 2 * self._head > len(self._entries):
             for each in (self._entries, self._first_indexes, self._offsets):

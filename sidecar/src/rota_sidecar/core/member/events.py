@@ -52,6 +52,13 @@ class OfferStrategies:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Let the group rebalance, such as for the present loads of its partitions. No-op unless the member leads a stable generation."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsDescribed:
     """Partition counts of the watched topics that exist."""
 
@@ -148,7 +155,7 @@ class Tick:
     """Time of the member's alarm."""
 
 
-Command = Start | End | Subscribe | OfferStrategies
+Command = Start | End | Subscribe | OfferStrategies | Rebalance
 """Commands to the member."""
 
 Outcome = CoordinatorFound | ResponseReceived | CallFailed | AssignmentComputed

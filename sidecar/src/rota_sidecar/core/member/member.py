@@ -83,7 +83,7 @@ class Member:
 
 def _handle(core: Core, event: on.Event) -> None:
     match event:
-        case on.Start() | on.End() | on.Subscribe() | on.OfferStrategies():
+        case on.Start() | on.End() | on.Subscribe() | on.OfferStrategies() | on.Rebalance():
             _handle_command(core, event)
         case on.CoordinatorFound() | on.ResponseReceived() | on.CallFailed() | on.AssignmentComputed():
             _handle_outcome(core, event)
@@ -115,6 +115,8 @@ def _handle_command(core: Core, command: on.Command) -> None:
             core.subscription.subscribe(command.subscription)
         case on.OfferStrategies():
             core.subscription.strategies = command.strategies
+        case on.Rebalance():
+            rounds.rejoin_as_leader(core, command.reason)
         case _:
             assert_never(command)
 

@@ -123,6 +123,7 @@ def reaction(api: Api, error: Error) -> Reaction:
 
 
 ADVICE = {
+    pb.REQUEST_TIMED_OUT: "it did not complete a request in time; this sidecar repeats the request",
     pb.GROUP_AUTHORIZATION_FAILED: "grant this client access to the group, or use another group id",
     pb.FENCED_INSTANCE_ID: "another member has this instance id now; start one process per instance id",
     pb.INCONSISTENT_GROUP_PROTOCOL: (

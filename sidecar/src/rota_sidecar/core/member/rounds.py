@@ -177,6 +177,15 @@ def rejoin(core: Core, reason: str) -> None:
         core.join()
 
 
+def rejoin_as_leader(core: Core, reason: str) -> None:
+    """
+    Rejoin as the leader of a stable generation, which begins a rebalance: coordinators answer any other member that offers what it has
+    offered before with the present generation.
+    """
+    if isinstance(core.state, st.Stable) and core.identity.leads:
+        rejoin(core, reason)
+
+
 def rejoin_if_changed(core: Core) -> None:
     """Rejoin if a stable member's subscription or strategies changed, or if it leads with an old plan."""
     if not isinstance(core.state, st.Stable):

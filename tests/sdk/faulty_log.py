@@ -16,6 +16,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from rota.connection import background
+from rota_coordinator.core.group.answers import copied
 from rota_coordinator.core.instants import WallMs
 from rota_coordinator.core.log.batch import Control, Row
 from rota_coordinator.core.log.config import LogConfig
@@ -74,19 +75,17 @@ class FaultyLog:
             "DescribeTopics": (self.describe_topics, pb.DescribeTopicsRequest),
             "Produce": (self.produce, pb.ProduceRequest),
             "InitProducer": (self.init_producer, pb.InitProducerRequest),
+            "AddOffsetsToTransaction": (self.add_offsets, pb.AddOffsetsToTransactionRequest),
             "EndTransaction": (self.end_transaction, pb.EndTransactionRequest),
         }
-        return grpc.method_handlers_generic_handler(
-            "rota.log.v1.Log",
-            {
-                name: grpc.unary_unary_rpc_method_handler(
-                    call,
-                    request_deserializer=kind.FromString,
-                    response_serializer=lambda reply: reply.SerializeToString(),
-                )
-                for name, (call, kind) in calls.items()
-            },
-        )
+        return handler_of("rota.log.v1.Log", calls)
+
+    def coordinator_handlers(self) -> grpc.GenericRpcHandler:
+        """The calls of the coordinator that serves the log."""
+        calls: dict[str, tuple[Callable[..., Any], type[Message]]] = {
+            "TxnCommitOffsets": (self.txn_commit_offsets, codes.TxnCommitOffsetsRequest),
+        }
+        return handler_of("rota.coordinator.v1.Coordinator", calls)
 
     def fail(self, call: str, *faults: Fault | codes.ErrorCode.ValueType | None) -> None:
         """Inject these faults into the next calls of that name."""
@@ -206,6 +205,28 @@ class FaultyLog:
             lambda code: pb.InitProducerResponse(error_code=code, producer_id=-1, producer_epoch=-1),
         )
 
+    async def add_offsets(
+        self, request: pb.AddOffsetsToTransactionRequest, context: Context
+    ) -> pb.AddOffsetsToTransactionResponse:
+        return await self._answer(
+            request,
+            context,
+            lambda effects: self._log.add_offsets(request, WallMs(1), effects),
+            lambda code: pb.AddOffsetsToTransactionResponse(error_code=code),
+        )
+
+    async def txn_commit_offsets(
+        self, request: codes.TxnCommitOffsetsRequest, context: Context
+    ) -> codes.TxnCommitOffsetsResponse:
+        """Check the transaction, and store no offsets: the group is not part of this service."""
+
+        def answered(code: codes.ErrorCode.ValueType) -> codes.TxnCommitOffsetsResponse:
+            return codes.TxnCommitOffsetsResponse(error_code=code, topics=copied(request, code))
+
+        return await self._answer(
+            request, context, lambda effects: answered(self._log.txn_offsets_error(request)), answered
+        )
+
     async def end_transaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionResponse:
@@ -217,6 +238,23 @@ class FaultyLog:
         )
 
 
+def handler_of(
+    service: str, calls: dict[str, tuple[Callable[..., Any], type[Message]]]
+) -> grpc.GenericRpcHandler:
+    """Return the handler of a service with these calls, by their names."""
+    return grpc.method_handlers_generic_handler(
+        service,
+        {
+            name: grpc.unary_unary_rpc_method_handler(
+                call,
+                request_deserializer=kind.FromString,
+                response_serializer=lambda reply: reply.SerializeToString(),
+            )
+            for name, (call, kind) in calls.items()
+        },
+    )
+
+
 @contextmanager
 def faulty_log() -> Iterator[tuple[FaultyLog, str]]:
     """One that serves, and its address. It runs on the loop of the producers that it is for."""
@@ -224,7 +262,7 @@ def faulty_log() -> Iterator[tuple[FaultyLog, str]]:
     async def start() -> tuple[grpc.aio.Server, FaultyLog, int]:
         log = FaultyLog()
         server = grpc.aio.server()
-        server.add_generic_rpc_handlers((log.handlers(),))
+        server.add_generic_rpc_handlers((log.handlers(), log.coordinator_handlers()))
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         return server, log, port

@@ -182,6 +182,16 @@ def test_topics_are_made_described_enlarged_altered_and_deleted(address: str, un
             topics.create({unique_name: 2}, exist_ok=False)
         with pytest.raises(errors.InvalidPartitions):
             topics.add_partitions({unique_name: 1})
+        assert (found.cleanup_policy, found.delete_retention_ms) == ("delete", 86_400_000)
+        topics.alter([unique_name], cleanup_policy="delete,compact", delete_retention_ms=5_000)
+        (found,) = topics.describe([unique_name])
+        assert (found.cleanup_policy, found.delete_retention_ms) == ("compact,delete", 5_000)
+        with pytest.raises(
+            errors.InvalidConfig, match="expected one of 'delete', 'compact', 'compact,delete'"
+        ):
+            topics.alter([unique_name], cleanup_policy="remove")
+        with pytest.raises(errors.InvalidConfig, match="has no retention; add delete to the policy"):
+            topics.alter([unique_name], cleanup_policy="compact", retention_ms=1)
         topics.delete([unique_name])
         with pytest.raises(errors.UnknownTopicOrPartition):
             topics.describe([unique_name])

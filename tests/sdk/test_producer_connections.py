@@ -13,9 +13,26 @@ from rota.producer.kafka_engine import config_of
 from rota.producer.options import Options
 from rota.security import credentials_of
 from tests.sdk.faulty_log import TOPIC, faulty_log
+from tests.support.kafka.oauth import jwt
 
 KAFKA, ROTA, LOCAL = "kafka:9092", "rota://far.example:7070", "127.0.0.1:9092"
 LOGIN: dict[str, Any] = {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": "hush"}
+OAUTH: dict[str, Any] = {"sasl_mechanism": "OAUTHBEARER"}
+CLIENT: dict[str, Any] = {
+    **OAUTH,
+    "sasl_oauthbearer_token_endpoint_url": "https://idp.example/token",
+    "sasl_oauthbearer_client_id": "me",
+    "sasl_oauthbearer_client_secret": "hush",
+}
+
+
+class Tokens:
+    """A token provider as kafka-python's."""
+
+    said = jwt(sub="me", exp=4_000_000_000)
+
+    def token(self) -> str:
+        return self.said
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +67,23 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (KAFKA, {**LOGIN, "sasl_mechanism": "GSSAPI"}, "sasl_mechanism is 'GSSAPI': use one of PLAIN"),
         (KAFKA, {**LOGIN, "sasl_password": ""}, "sasl_mechanism is set without sasl_password: set both"),
+        (KAFKA, OAUTH, "sasl_mechanism is 'OAUTHBEARER' without a source of tokens"),
+        (
+            KAFKA,
+            {"sasl_oauthbearer_scope": "a"},
+            "sasl_oauthbearer_scope is set without sasl_mechanism: use 'OAUTHBEARER'",
+        ),
+        (
+            KAFKA,
+            {**CLIENT, "sasl_username": "me"},
+            "sasl_username is set, but OAUTHBEARER has tokens instead: omit it",
+        ),
+        (
+            KAFKA,
+            CLIENT,
+            "the token would be sent to kafka:9092 in plain text: set security_protocol='SASL_SSL'",
+        ),
+        (ROTA, CLIENT, "sasl_mechanism is for Kafka, but bootstrap_servers is Rota's log"),
         (
             f"{LOCAL},{KAFKA}",
             LOGIN,
@@ -138,6 +172,33 @@ def test_settings_become_properties_of_librdkafka(settings: dict[str, Any], conf
         "connections.max.idle.ms": 540_000,
     }
     assert kafka_connection(Options(**settings)) == {**own, **config}
+
+
+def test_librdkafka_gets_the_tokens_of_an_object() -> None:
+    options = Options(**OAUTH, sasl_oauth_token_provider=Tokens(), security_protocol="SASL_SSL")
+    check(options, KAFKA)
+    config = kafka_connection(options)
+    assert (config["sasl.mechanism"], config["security.protocol"]) == ("OAUTHBEARER", "sasl_ssl")
+    assert "sasl.username" not in config
+    callback = config["oauth_cb"]
+    assert callable(callback)
+    token, expiry_s, principal = callback("")
+    assert (token, principal) == (Tokens.said, "me")
+    # A token is believed for a week at most.
+    assert 0 < expiry_s < 4_000_000_000
+    assert "hush" not in repr(Options(**CLIENT))
+
+
+def test_a_producer_without_a_token_says_why() -> None:
+    class Empty(Tokens):
+        said = ""
+
+    options = Options(**OAUTH, sasl_oauth_token_provider=Empty())
+    with pytest.raises(
+        errors.AuthenticationFailed,
+        match="there is no token for the login to Kafka: the token provider Empty has no bearer token",
+    ):
+        kafka_connection(options)
 
 
 def test_librdkafka_takes_all_of_them_and_kafka_config_goes_first() -> None:

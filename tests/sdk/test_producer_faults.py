@@ -10,6 +10,7 @@ import pytest
 import rota
 from rota import errors
 from rota.connection import background
+from rota.metadata import GroupMetadata
 from rota.producer.accumulator import Accumulator
 from rota.producer.options import Settings
 from rota_proto.coordinator.v1 import coordinator_pb2 as codes
@@ -96,6 +97,24 @@ def test_only_the_partitions_that_failed_are_sent_again(log: FaultyLog, address:
     first, second = log.produced()
     assert [part.index for part in second.partitions] == [first.partitions[0].index]
     assert log.ends() == {0: 1, 1: 1, 2: 1}
+
+
+def test_a_record_that_cannot_be_encoded_fails_without_those_of_other_partitions(
+    log: FaultyLog, address: str
+) -> None:
+    # UTF-8 has no bytes for one half of a surrogate pair.
+    headers = [("\ud800", b"")]
+    with quick(address, linger_ms=50) as producer:
+        futures = [
+            producer.send(TOPIC, b"x", partition=index, headers=headers if index == 1 else None)
+            for index in range(3)
+        ]
+        with pytest.raises(errors.InvalidArgument, match="cannot be sent"):
+            futures[1].result(WITHIN_S)
+        assert [futures[index].result(WITHIN_S).offset for index in (0, 2)] == [0, 0]
+
+    (request,) = log.produced()
+    assert [part.index for part in request.partitions] == [0, 2]
 
 
 def test_an_error_that_stays_fails_the_record_and_leaves_no_gap(
@@ -206,6 +225,20 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(
 
     ends = [request for request in log.seen if isinstance(request, pb.EndTransactionRequest)]
     assert [(end.producer_epoch, end.commit) for end in ends] == [(0, True), (0, True), (0, True), (1, True)]
+
+
+def test_offsets_whose_commit_timed_out_in_the_coordinator_are_sent_again(
+    log: FaultyLog, transactional: rota.Producer
+) -> None:
+    log.fail("TxnCommitOffsets", codes.REQUEST_TIMED_OUT, Fault.LOST_ANSWER, codes.REQUEST_TIMED_OUT)
+    group = GroupMetadata(group_id="g", incarnation=0, generation_id=-1, member_id="")
+    with transactional.transaction():
+        transactional.send_offsets_to_transaction({(TOPIC, 0): 7}, group)
+
+    sent = [request for request in log.seen if isinstance(request, codes.TxnCommitOffsetsRequest)]
+    assert [request.topics[0].partitions[0].offset for request in sent] == [7] * 4
+    ends = [request for request in log.seen if isinstance(request, pb.EndTransactionRequest)]
+    assert [end.commit for end in ends] == [True]
 
 
 def test_nothing_but_the_same_commit_follows_one_whose_outcome_is_unknown(

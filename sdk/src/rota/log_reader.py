@@ -65,17 +65,17 @@ class Records:
 
     @property
     def values(self) -> Sequence[bytes | None]:
-        """All values."""
+        """Values of all records."""
         return self._cut(self._columns.values)
 
     @property
     def keys(self) -> Sequence[bytes | None]:
-        """All keys."""
+        """Keys of all records."""
         return self._cut(self._columns.keys)
 
     @property
     def timestamps_ms(self) -> Sequence[int]:
-        """All timestamps."""
+        """Timestamps of all records."""
         times = self._columns.timestamps_ms
         return [self._batch.base_timestamp_ms] * len(self) if times is None else times[self._skipped :]
 

@@ -38,7 +38,6 @@ class KafkaParameters:
 
 # Longest name of a client or a rack.
 LABEL_LENGTH_MAX = 249
-OTHER_MECHANISMS = "the SASL mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512"
 LOOP = "connections are served by Rota's own event loop, gRPC and librdkafka"
 DIRECT = "connections are made without a proxy"
 CONSUMER_METRICS = "the metrics of a consumer are those of its sidecar: call metrics(), or scrape a running sidecar at /metrics"
@@ -62,11 +61,17 @@ RENAMED = {
     "ssl_key_location": "ssl_keyfile",
     "socket_timeout_ms": "request_timeout_ms",
     "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
+    "https_ca_location": "sasl_oauthbearer_cafile",
     # Of Java.
     "interceptor_classes": "interceptors",
+    "sasl_oauthbearer_client_credentials_client_id": "sasl_oauthbearer_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret": "sasl_oauthbearer_client_secret",
 }
 FIXED = {
     "ssl_check_hostname": Fixed(value=True, reason="the certificate of a server must name its host"),
+    "sasl_oauthbearer_method": Fixed(
+        value="oidc", reason="tokens come from a token endpoint or a file, or from sasl_oauth_token_provider"
+    ),
     "client_dns_lookup": Fixed(
         value="use_all_dns_ips", reason="all addresses of a host name are tried, one after the other"
     ),
@@ -80,17 +85,9 @@ REFUSED = {
         ("api_version", "api_version_auto_timeout_ms"),
         "versions of the protocol are negotiated with the server",
     ),
-    **_by_name(
-        (
-            "sasl_kerberos_name",
-            "sasl_kerberos_service_name",
-            "sasl_kerberos_domain_name",
-            "sasl_oauth_token_provider",
-        ),
-        OTHER_MECHANISMS,
-    ),
     **_by_name(("proxy_url", "socks5_proxy"), DIRECT),
     **_by_name(("selector", "kafka_client"), LOOP),
+    "oauth_cb": "give a token endpoint, sasl_oauthbearer_token_endpoint_url, or an object, sasl_oauth_token_provider",
     "error_cb": "errors are raised by the calls that they concern, and logged",
 }
 METRICS = (
@@ -135,6 +132,12 @@ CONSUMER = KafkaParameters(
         **REFUSED,
         **_by_name(METRICS, CONSUMER_METRICS),
         **_by_name(
+            ("sasl_kerberos_name", "sasl_kerberos_domain_name"),
+            "a broker's Kerberos principal has the host of its address: use sasl_kerberos_service_name, and addresses with that host",
+        ),
+        "sasl_kerberos_kinit_cmd": "the sidecar gets tickets without kinit: use sasl_kerberos_keytab",
+        "sasl_kerberos_min_time_before_relogin": "tickets are renewed when half of their lifetime is over",
+        **_by_name(
             SOCKETS,
             "messages and buffers have the sizes of gRPC and of the operating system; for Kafka, give librdkafka's property in "
             "sidecar_flags, such as --config=socket.receive.buffer.bytes=65536",
@@ -169,6 +172,14 @@ PRODUCER = KafkaParameters(
             SOCKETS,
             "messages and buffers have the sizes of gRPC and of the operating system; for Kafka, give librdkafka's property in "
             "kafka_config, such as socket.receive.buffer.bytes",
+        ),
+        **_by_name(
+            (
+                "sasl_kerberos_service_name", "sasl_kerberos_principal", "sasl_kerberos_keytab", "sasl_kerberos_name",
+                "sasl_kerberos_domain_name", "sasl_kerberos_kinit_cmd", "sasl_kerberos_min_time_before_relogin",
+            ),
+            "confluent-kafka's wheels are built without Kerberos; with a build of your own, give librdkafka's properties in "
+            "kafka_config, such as sasl.mechanism and sasl.kerberos.keytab",
         ),
         "queue_buffering_max_kbytes": "the buffer is limited in bytes: use buffer_memory",
         "bootstrap_timeout_ms": "no constructor waits for a server: calls wait for max_block_ms",

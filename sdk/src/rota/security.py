@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+KERBEROS = "GSSAPI"
+# The sidecar logs in for a consumer. A producer has librdkafka, whose wheels are built without Kerberos.
+CONSUMER_MECHANISMS = (*MECHANISMS, KERBEROS)
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 

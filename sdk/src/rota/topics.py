@@ -14,18 +14,28 @@ from rota_proto.log.v1 import log_pb2 as pb
 
 WITHIN_S = 30.0
 FOR_EVER = -1
+# Kafka's values of cleanup.policy.
+CLEANUP_POLICIES = {
+    "delete": pb.CLEANUP_POLICY_DELETE,
+    "compact": pb.CLEANUP_POLICY_COMPACT,
+    "compact,delete": pb.CLEANUP_POLICY_COMPACT_DELETE,
+}
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """Name, partitions and retention of a topic."""
+    """Name, partitions, retention and cleanup policy of a topic."""
 
     name: str
     partitions: int
     topic_id: bytes
     retention_ms: int
     retention_bytes: int
+    # As in Kafka: delete, compact, or compact,delete.
+    cleanup_policy: str
+    # Compaction keeps records without a value for this long.
+    delete_retention_ms: int
 
 
 class Topics:
@@ -52,13 +62,26 @@ class Topics:
         *,
         retention_ms: int = FOR_EVER,
         retention_bytes: int = FOR_EVER,
+        cleanup_policy: str = "delete",
+        delete_retention_ms: int = 0,
         exist_ok: bool = True,
     ) -> None:
-        """Create topics with so many partitions each; existing topics are unchanged."""
+        """
+        Create topics with so many partitions each; existing topics are unchanged.
+
+        With the `cleanup_policy` "compact" a topic keeps the last record of each key, with "compact,delete" also for its retention
+        only. `delete_retention_ms` is how long records without a value are kept then; 0 is the server's default, one day.
+        """
+        policy = policy_of(cleanup_policy)
         request = pb.CreateTopicsRequest(
             topics=[
                 pb.CreateTopicsRequest.Topic(
-                    name=name, partitions=count, retention_ms=retention_ms, retention_bytes=retention_bytes
+                    name=name,
+                    partitions=count,
+                    retention_ms=retention_ms,
+                    retention_bytes=retention_bytes,
+                    cleanup_policy=policy,
+                    delete_retention_ms=delete_retention_ms,
                 )
                 for name, count in partitions.items()
             ]
@@ -80,13 +103,28 @@ class Topics:
         self._ask(lambda: self._changed(self._connection.log.CreatePartitions, request))
 
     def alter(
-        self, names: Iterable[str], *, retention_ms: int | None = None, retention_bytes: int | None = None
+        self,
+        names: Iterable[str],
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        cleanup_policy: str | None = None,
+        delete_retention_ms: int | None = None,
     ) -> None:
-        """Change the retention of topics; what is None stays as it is. The log deletes records at its next check."""
+        """
+        Change the retention and the cleanup policy of topics; what is None stays as it is.
+
+        The log deletes records at its next check. A topic that becomes compacted loses its records without a key.
+        """
+        policy = None if cleanup_policy is None else policy_of(cleanup_policy)
         request = pb.AlterTopicsRequest(
             topics=[
                 pb.AlterTopicsRequest.Topic(
-                    name=name, retention_ms=retention_ms, retention_bytes=retention_bytes
+                    name=name,
+                    retention_ms=retention_ms,
+                    retention_bytes=retention_bytes,
+                    cleanup_policy=policy,
+                    delete_retention_ms=delete_retention_ms,
                 )
                 for name in names
             ]
@@ -137,7 +175,13 @@ class Topics:
                     raise errors.error_of(topic.error_code, topic.name)
             return [
                 TopicDescription(
-                    topic.name, topic.partitions, topic.topic_id, topic.retention_ms, topic.retention_bytes
+                    topic.name,
+                    topic.partitions,
+                    topic.topic_id,
+                    topic.retention_ms,
+                    topic.retention_bytes,
+                    name_of(topic.cleanup_policy),
+                    topic.delete_retention_ms,
                 )
                 for topic in response.topics
             ]
@@ -165,6 +209,21 @@ class Topics:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def policy_of(cleanup_policy: str) -> pb.CleanupPolicy.ValueType:
+    """Return the contract's value of a cleanup policy; in any order. Raises InvalidConfig."""
+    policy = ",".join(sorted(part.strip() for part in cleanup_policy.split(",")))
+    if policy not in CLEANUP_POLICIES:
+        raise errors.InvalidConfig.with_message(
+            f"cleanup_policy {cleanup_policy!r}: expected one of {', '.join(map(repr, CLEANUP_POLICIES))}"
+        )
+    return CLEANUP_POLICIES[policy]
+
+
+def name_of(policy: pb.CleanupPolicy.ValueType) -> str:
+    """Return Kafka's value of a cleanup policy; the number of one of a later version."""
+    return next((name for name, each in CLEANUP_POLICIES.items() if each == policy), str(policy))
 
 
 def create_topics(

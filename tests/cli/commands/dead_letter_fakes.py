@@ -11,7 +11,7 @@ from rota import errors
 from rota.producer.api import Producer
 from rota.producer.options import OnDelivery
 from rota.records import Headers, Record, TopicPartition
-from rota_cli.clusters.model import OffsetRange, Topic
+from rota_cli.clusters.model import OffsetRange, Topic, TopicConfig
 from rota_cli.clusters.port import FetchResult, Offsets, Records
 from rota_cli.errors import unknown_topic
 
@@ -126,7 +126,7 @@ class MemoryRecords(Records):
         raise NotImplementedError
 
     @override
-    def alter(self, topic: str, retention_ms: int | None, retention_bytes: int | None) -> None:
+    def alter(self, topic: str, config: TopicConfig) -> None:
         raise NotImplementedError
 
     @override

@@ -133,7 +133,7 @@ def killed_at(records: MemoryRecords, step: int) -> bool:
     return False
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 25), st.sampled_from(["", "thirds", "others"])), max_size=5))
 def test_each_is_replayed_once_whenever_and_however_often_it_is_killed(
     kills: list[tuple[int, str]],

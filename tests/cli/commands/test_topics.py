@@ -20,7 +20,7 @@ def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, name: str) -> 
 
     listed = {each["topic"]: each for each in rota("topics", "list", "-o", "json").data}
     expected = {"topic": name, "partitions": 3, "retention_ms": 604_800_000, "retention_bytes": 67_108_864}
-    assert listed[name] == expected
+    assert listed[name] == expected | {"cleanup_policy": "delete", "delete_retention_ms": 86_400_000}
 
     with Producer(rota.servers) as producer:
         producer.send(name, b"x", partition=1).result(10)
@@ -39,8 +39,8 @@ def test_a_topic_is_made_listed_described_and_deleted(rota: Rota, name: str) -> 
 def test_a_list_is_for_people_or_for_programs(rota: Rota, name: str) -> None:
     rota("topics", "create", name, "--retention", "36h")
     table = [line.split() for line in rota("topics", "list").lines]
-    assert table[0] == ["TOPIC", "PARTITIONS", "RETENTION", "RETENTION-BYTES"]
-    assert [name, "1", "36h", "unlimited"] in table
+    assert table[0] == ["TOPIC", "PARTITIONS", "RETENTION", "RETENTION-BYTES", "CLEANUP-POLICY"]
+    assert [name, "1", "36h", "unlimited", "delete"] in table
     yaml = rota("topics", "list", "-o", "yaml").stdout
     assert f"- topic: {name}\n  partitions: 1\n  retention_ms: 129600000\n  retention_bytes: -1\n" in yaml
 

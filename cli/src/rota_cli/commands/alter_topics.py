@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from rota_cli.clusters.model import TopicConfig
 from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
-from rota_cli.commands.parsing import retention_bytes as bytes_to_keep
-from rota_cli.commands.parsing import retention_ms
+from rota_cli.commands.topic_config import CleanupFlags, config_of
 from rota_cli.errors import Failure, WrongUsage
 from rota_cli.output.console import print_err, print_out
 from rota_cli.output.units import humanize_retention, humanize_size, pluralize
@@ -40,6 +40,7 @@ def add_partitions(
 def alter(
     flags: ConnectionFlags,
     topic: TopicName,
+    cleanup: CleanupFlags,
     retention: Annotated[
         str,
         typer.Option(
@@ -54,29 +55,39 @@ def alter(
         ),
     ] = "",
 ) -> None:
-    """Change the retention of a topic. Records beyond it are deleted at the server's next check."""
-    kept_ms, kept_bytes = retention_ms(retention), bytes_to_keep(retention_bytes)
-    changes = changes_of(kept_ms, kept_bytes)
+    """
+    Change the configuration of a topic. Records beyond its retention are deleted at the server's next check; one that becomes
+    compacted loses its records without a key.
+    """
+    config = config_of(retention, retention_bytes, cleanup)
+    changes = changes_of(config)
     with flags.open() as cluster:
         cluster.records.topics([topic])
-        cluster.records.alter(topic, kept_ms, kept_bytes)
+        cluster.records.alter(topic, config)
     print_out(f"altered topic {topic}: {', '.join(changes)}")
 
 
-def changes_of(kept_ms: int | None, kept_bytes: int | None) -> list[str]:
+def changes_of(config: TopicConfig) -> list[str]:
     """
-    Describe the new retention; raise WrongUsage if there is none, or if it keeps nothing.
+    Describe the new configuration; raise WrongUsage if there is none, or if it keeps nothing.
 
-    >>> changes_of(43_200_000, None)
-    ['retention 12h']
+    >>> changes_of(TopicConfig(43_200_000, cleanup_policy="compact,delete"))
+    ['retention 12h', 'cleanup policy compact,delete']
     """
-    if kept_ms is None and kept_bytes is None:
-        raise WrongUsage("nothing to alter: add --retention or --retention-bytes")
-    for flag, value in (("--retention", kept_ms), ("--retention-bytes", kept_bytes)):
+    if config == TopicConfig():
+        raise WrongUsage(
+            "nothing to alter: add --retention, --retention-bytes, --cleanup-policy or --delete-retention"
+        )
+    for flag, value in (("--retention", config.retention_ms), ("--retention-bytes", config.retention_bytes)):
         # Rota reads 0 as the default of its server, Kafka as "keep nothing".
         if value == 0:
             raise WrongUsage(
                 f"{flag} must be at least 1: to delete records, use `rota topics delete-records`"
             )
-    changes = (("retention", humanize_retention(kept_ms)), ("retention bytes", humanize_size(kept_bytes)))
+    changes = (
+        ("retention", humanize_retention(config.retention_ms)),
+        ("retention bytes", humanize_size(config.retention_bytes)),
+        ("cleanup policy", config.cleanup_policy),
+        ("delete retention", humanize_retention(config.delete_retention_ms)),
+    )
     return [f"{name} {value}" for name, value in changes if value is not None]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota_cli.clusters.bearer_tokens import SECRET_VARIABLE, OAuthFlags, secret_of_environment
 from rota_cli.clusters.connection import (
     ADDRESS_FILE,
     DEFAULT_SERVERS,
@@ -16,6 +17,8 @@ from rota_cli.clusters.connection import (
     SASL_PASSWORD,
     SASL_USERNAME,
     Connection,
+    KerberosLogin,
+    SaslLogin,
     parse_address,
     resolve_servers,
     sasl_login,
@@ -79,6 +82,44 @@ class ConnectionFlags:
         Path | None,
         _flag("sasl-password-file", f"File with the SASL password; or set {SASL_PASSWORD}."),
     ] = None
+    sasl_oauthbearer_token_endpoint_url: Annotated[
+        str,
+        _flag(
+            "sasl-oauthbearer-token-endpoint-url",
+            "OAUTHBEARER: token endpoint, or file:///PATH of a file with a token.",
+        ),
+    ] = ""
+    sasl_oauthbearer_client_id: Annotated[
+        str, _flag("sasl-oauthbearer-client-id", "OAUTHBEARER: client id at the token endpoint.")
+    ] = ""
+    sasl_oauthbearer_client_secret_file: Annotated[
+        Path | None,
+        _flag(
+            "sasl-oauthbearer-client-secret-file",
+            f"OAUTHBEARER: file with the client secret; or set {SECRET_VARIABLE}.",
+        ),
+    ] = None
+    sasl_oauthbearer_scope: Annotated[
+        str, _flag("sasl-oauthbearer-scope", "OAUTHBEARER: scope to request at the token endpoint.")
+    ] = ""
+    sasl_oauthbearer_tls_ca: Annotated[
+        Path | None,
+        _flag(
+            "sasl-oauthbearer-tls-ca",
+            "OAUTHBEARER: CA certificates to trust for the token endpoint (PEM); defaults to those of the system.",
+        ),
+    ] = None
+    sasl_kerberos_service_name: Annotated[
+        str, _flag("sasl-kerberos-service-name", "Service name in the brokers' Kerberos principals.")
+    ] = "kafka"
+    sasl_kerberos_principal: Annotated[
+        str,
+        _flag("sasl-kerberos-principal", "Kerberos principal; defaults to that of the credential cache."),
+    ] = ""
+    sasl_kerberos_keytab: Annotated[
+        Path | None,
+        _flag("sasl-kerberos-keytab", "Keytab of the principal; defaults to the credential cache."),
+    ] = None
     insecure: Annotated[
         bool, _flag("insecure", "Allow tokens and passwords to be sent to other machines without TLS.")
     ] = False
@@ -98,12 +139,30 @@ class ConnectionFlags:
             self.tls_cert,
             self.tls_key,
             self.token_file,
-            sasl_login(self.sasl_mechanism, self.sasl_username_file, self.sasl_password_file),
+            self._login(),
             self.timeout,
             self.insecure,
         )
         validate(connection)
         return connection
+
+    def _login(self) -> SaslLogin | None:
+        kerberos = KerberosLogin(
+            self.sasl_kerberos_service_name, self.sasl_kerberos_principal, self.sasl_kerberos_keytab
+        )
+        return sasl_login(
+            self.sasl_mechanism, self.sasl_username_file, self.sasl_password_file, self._oauth(), kerberos
+        )
+
+    def _oauth(self) -> OAuthFlags:
+        return OAuthFlags(
+            self.sasl_oauthbearer_token_endpoint_url,
+            self.sasl_oauthbearer_client_id,
+            self.sasl_oauthbearer_client_secret_file,
+            self.sasl_oauthbearer_scope,
+            self.sasl_oauthbearer_tls_ca,
+            secret_of_environment(),
+        )
 
     def open(self) -> Cluster:
         """Open the cluster of these flags."""

@@ -1,5 +1,6 @@
 """`rota topics`: creates, lists, describes and deletes topics, and deletes records."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -8,8 +9,7 @@ from rota.records import TopicPartition
 from rota_cli.clusters.model import Topic
 from rota_cli.commands.connection_flags import ConnectionFlags
 from rota_cli.commands.flags import with_flags
-from rota_cli.commands.parsing import retention_bytes as bytes_to_keep
-from rota_cli.commands.parsing import retention_ms
+from rota_cli.commands.topic_config import CleanupFlags, RetentionFlags, config_of
 from rota_cli.errors import Failure
 from rota_cli.output.console import print_out
 from rota_cli.output.render import OutputFormat, OutputOption, Row, print_list
@@ -18,7 +18,6 @@ from rota_cli.output.units import humanize_retention, humanize_size, pluralize
 topics = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topic names.", show_default=False)]
-DEFAULT_LIMIT = "server default"
 
 
 @topics.command()
@@ -26,24 +25,16 @@ DEFAULT_LIMIT = "server default"
 def create(
     flags: ConnectionFlags,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")],
+    cleanup: CleanupFlags,
+    kept: RetentionFlags,
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Number of partitions.")] = 1,
-    retention: Annotated[
-        str,
-        typer.Option(help="Retention time, such as PT12H or 7d, or 'forever'.", show_default=DEFAULT_LIMIT),
-    ] = "",
-    retention_bytes: Annotated[
-        str,
-        typer.Option(
-            help="Retention size of each partition, such as 512MiB, or 'unlimited'.",
-            show_default=DEFAULT_LIMIT,
-        ),
-    ] = "",
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
     ] = False,
 ) -> None:
     """Create a topic."""
-    wanted = Topic(topic, partitions, retention_ms(retention), bytes_to_keep(retention_bytes))
+    config = config_of(kept.retention, kept.retention_bytes, cleanup)
+    wanted = Topic(topic, partitions, config)
     with flags.open() as cluster:
         if if_not_exists and any(each.name == topic for each in cluster.records.topics()):
             print_out(f"topic {topic} already exists")
@@ -58,7 +49,7 @@ def list_topics(flags: ConnectionFlags, output: OutputOption = OutputFormat.TABL
     """List topics."""
     with flags.open() as cluster:
         found = cluster.records.topics()
-    columns = ("topic", "partitions", "retention", "retention_bytes")
+    columns = ("topic", "partitions", "retention", "retention_bytes", "cleanup_policy")
     print_list(
         [_row(topic, output) for topic in found],
         output,
@@ -144,12 +135,8 @@ def _row(topic: Topic, output: OutputFormat) -> Row:
         return {
             "topic": topic.name,
             "partitions": topic.partitions,
-            "retention": humanize_retention(topic.retention_ms),
-            "retention_bytes": humanize_size(topic.retention_bytes),
+            "retention": humanize_retention(topic.config.retention_ms),
+            "retention_bytes": humanize_size(topic.config.retention_bytes),
+            "cleanup_policy": topic.config.cleanup_policy,
         }
-    return {
-        "topic": topic.name,
-        "partitions": topic.partitions,
-        "retention_ms": topic.retention_ms,
-        "retention_bytes": topic.retention_bytes,
-    }
+    return {"topic": topic.name, "partitions": topic.partitions, **asdict(topic.config)}

@@ -1,7 +1,8 @@
 """
 Buffers records until they are sent: one queue of batches for each partition, in one bounded buffer.
 
-Any thread may `append`; the sender takes, releases and completes. This module uses neither the network nor a clock of its own.
+Any thread may `append`; the sender takes, releases and completes. Threads that send record after record append to slabs (`slabs.py`),
+which are closed here. This module uses neither the network nor a clock of its own.
 """
 
 import random
@@ -16,12 +17,21 @@ from itertools import accumulate, repeat
 from rota import errors
 from rota.clocks import Clocks
 from rota.producer.batches import RECORD_BYTES, Batch, Outcome
+from rota.producer.futures import NO_INDEX, SlabFuture
 from rota.producer.partitioner import hash_of
+from rota.producer.slabs import FIELDS, Slab, SlabName
 from rota.records import Headers
 
 # The log remembers the last five batches of a producer and partition: more in one request could not be told from new
 # ones when it has to be sent again.
 BATCHES_PER_PARTITION_MAX = 5
+# A slab has room for records that are this much longer than the newest ones of its batch, of which so many are measured,
+SLAB_MARGIN = 1.25
+SLAB_SAMPLE = 16
+# and for so many times as many as the batch has: what an idle partition reserves is in proportion to what it uses.
+SLAB_GROWTH = 4
+# A smaller one would cost more than it saves.
+SLAB_RECORDS_MIN = 8
 
 
 class BufferFull(Exception):
@@ -41,6 +51,8 @@ class Queue:
     batches: deque[Batch] = field(default_factory=deque)
     # The newest batch, while records may be added to it.
     open: Batch | None = None
+    # Of the open batch, while threads may append to it.
+    slab: Slab | None = None
     muted: bool = False
 
 
@@ -57,7 +69,11 @@ class Limits:
 
 
 class Accumulator:
-    """The unsent and in-flight records of a producer. Invariant: they fit into `buffer_bytes`."""
+    """
+    The unsent and in-flight records of a producer. Invariant: they fit into `buffer_bytes`, with what slabs have reserved.
+
+    A batch with an open slab counts the slab's reservation in its size, and the records in the slab are not in its columns.
+    """
 
     def __init__(self, limits: Limits, clocks: Clocks, wake: Callable[[], None]) -> None:
         """`wake` is called, from any thread, when the sender may have something new to do."""
@@ -76,9 +92,22 @@ class Accumulator:
         self._used = 0
         self._incomplete: dict[Batch, None] = {}
         self._room_callbacks: list[Callable[[], None]] = []
-        self.refusal: errors.RotaError | None = None
+        self._refusal: errors.RotaError | None = None
         self.partitions: dict[str, int] = {}
+        # Open slabs; threads read it without the lock.
+        self.slabs: dict[SlabName, Slab] = {}
         self.on_batch: Callable[[Outcome], None] | None = None
+
+    @property
+    def refusal(self) -> errors.RotaError | None:
+        """The error that each further record gets; None while records are accepted."""
+        return self._refusal
+
+    @refusal.setter
+    def refusal(self, refusal: errors.RotaError | None) -> None:
+        self._refusal = refusal
+        with self._lock:
+            self._close_slabs()
 
     # Called by the application's threads
 
@@ -106,12 +135,12 @@ class Accumulator:
             else:
                 count = self.partitions.get(topic)
                 queue = self._queues.get((topic, hash_of(key) % count)) if count else None
-            batch = None if queue is None else queue.open
+            batch = None if queue is None or queue.slab is not None else queue.open
             if (
                 batch is None
                 or batch.size + size > self._batch_bytes
                 or self._used + size > self._buffer_bytes
-                or self.refusal is not None
+                or self._refusal is not None
             ):
                 batch = self._batch(topic, partition, key, size)
             index = len(batch.values)
@@ -146,6 +175,7 @@ class Accumulator:
         parts: list[tuple[Batch, int, int]] = []
         done = taken = 0
         with self._lock, suppress(BufferFull):
+            self._has_room(ends[-1] if ends else 0)
             while done < len(values):
                 batch = self._batch(topic, partition, None, ends[done] - taken)
                 room = min(self._batch_bytes - batch.size, self._buffer_bytes - self._used)
@@ -175,9 +205,8 @@ class Accumulator:
         """Return all incomplete batches; with `close` they are sent without lingering."""
         with self._lock:
             if close:
-                self._sticky.clear()
                 for queue in self._queues.values():
-                    queue.open = None
+                    self._close(queue)
             incomplete = tuple(self._incomplete)
         if close:
             self._wake()
@@ -185,20 +214,28 @@ class Accumulator:
 
     def _batch(self, topic: str, partition: int | None, key: bytes | None, size: int) -> Batch:
         """Return the batch for a record of this size."""
-        if self.refusal is not None:
-            raise self.refusal.with_traceback(None)
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
         if size > self._limits.record_bytes:
             raise errors.RecordTooLarge(f"a record of {size:,} bytes for {topic} exceeds max_request_size")
         queue = self._find(topic, partition, key)
-        if self._used + size > self._buffer_bytes and self._used:
+        if not self._has_room(size):
             raise BufferFull
+        self._close_slab(queue)
         while queue.open is not None:
             if queue.open.size + size <= self._batch_bytes:
                 return queue.open
             self._close(queue)
             # A record without a key goes to another partition now.
             queue = self._find(topic, partition, key)
+            self._close_slab(queue)
         return self._new(queue)
+
+    def _has_room(self, size: int) -> bool:
+        """Return whether the buffer has room, after taking back what slabs have reserved if it has none."""
+        if self._used + size > self._buffer_bytes:
+            self._close_slabs()
+        return not self._used or self._used + size <= self._buffer_bytes
 
     def _find(self, topic: str, partition: int | None, key: bytes | None) -> Queue:
         count = self.partitions.get(topic)
@@ -233,10 +270,65 @@ class Accumulator:
         return batch
 
     def _close(self, queue: Queue) -> None:
+        self._close_slab(queue)
         queue.open = None
         # The next records without a key go to another partition, so that all partitions get their share.
         if self._sticky.get(queue.topic) is queue:
             del self._sticky[queue.topic]
+
+    # Slabs
+
+    def open_slab(self, batch: Batch) -> None:
+        """Let threads append records like the newest ones to a batch, if it is open and has room for more than a few."""
+        with self._lock:
+            queue = self._queues[batch.topic, batch.partition]
+            if queue.open is not batch or queue.slab is not None or self._refusal is not None:
+                return
+            newest = zip(batch.values[-SLAB_SAMPLE:], batch.keys[-SLAB_SAMPLE:], strict=True)
+            size_max = int(SLAB_MARGIN * max(len(value or b"") + len(key or b"") for value, key in newest))
+            room = min(self._batch_bytes - batch.size, self._buffer_bytes - self._used)
+            count = min(room // (size_max + RECORD_BYTES), SLAB_GROWTH * len(batch.values))
+            if count < SLAB_RECORDS_MIN:
+                return
+            slab = Slab(batch, size_max, count * (size_max + RECORD_BYTES), count * FIELDS)
+            batch.size += slab.reserved
+            self._used += slab.reserved
+            queue.slab = self.slabs[queue.topic, queue.partition] = slab
+            if self._sticky.get(queue.topic) is queue:
+                self.slabs[queue.topic] = slab
+
+    def settle(self, slab: Slab, future: SlabFuture) -> bool:
+        """Close a slab that is full or closed; return whether the record of this future is in its batch."""
+        with self._lock:
+            queue = self._queues[slab.batch.topic, slab.batch.partition]
+            if queue.slab is slab:
+                self._close_slab(queue)
+        return future.index != NO_INDEX
+
+    def _close_slabs(self) -> None:
+        for slab in tuple(self.slabs.values()):
+            self._close_slab(self._queues[slab.batch.topic, slab.batch.partition])
+
+    def _close_slab(self, queue: Queue) -> None:
+        """Move the records of a partition's slab to its batch, and free what they leave of the reservation."""
+        slab = queue.slab
+        if slab is None:
+            return
+        batch, added = slab.batch, slab.close()
+        keys_bytes = sum(map(len, filter(None, added.keys)))
+        spare = slab.reserved - RECORD_BYTES * len(added.values) - sum(map(len, added.values)) - keys_bytes
+        for index, future in enumerate(added.futures, len(batch.values)):
+            future.index = index
+        # No call in between: an exception of a signal comes before all of this, and then it is done again, or after it.
+        batch.values += added.values
+        batch.keys += added.keys
+        batch.timestamps_ms += added.timestamps_ms
+        batch.size -= spare
+        self._used -= spare
+        queue.slab = None
+        for name in ((queue.topic, queue.partition), queue.topic):
+            if self.slabs.get(name) is slab:
+                del self.slabs[name]
 
     # Called by the sender
 
@@ -271,6 +363,7 @@ class Accumulator:
         return first.created_s + self._limits.linger_s
 
     def _take(self, queue: Queue, room: int) -> list[Batch]:
+        self._close_slab(queue)
         batches = [queue.batches.popleft()]
         room -= batches[0].size
         while queue.batches and len(batches) < BATCHES_PER_PARTITION_MAX and queue.batches[0].size <= room:

@@ -52,8 +52,9 @@ class Producer:
         except BaseException:
             self._pipeline.close()
             raise
-        # Bound once: most sends do nothing but this lookup.
+        # Looked up once, not for every record.
         self._send = self._engine.send
+        self._prepares = self._pipeline.is_needed
 
     def send(
         self,
@@ -70,7 +71,7 @@ class Producer:
         Without a partition the key decides, as in Kafka (murmur2); without a key the partition is that of the current batch. Waits
         up to `max_block_ms` while the buffer is full or the topic's partitions are unknown.
         """
-        if not self._pipeline.is_needed:
+        if not self._prepares:
             plain = type(value) is bytes and (key is None or type(key) is bytes)
             if not plain or timestamp_ms is not None or headers:
                 check(value, key, timestamp_ms, headers)
@@ -111,7 +112,7 @@ class Producer:
             for record in records:
                 prepared.append(self._pipeline.prepare(record, self._engine.partitions_for))
             for position, each in enumerate(prepared):
-                parts.append((*self._send(*each).batch_and_index, (position,)))
+                parts.append((*self._engine.append(*each), (position,)))
         except Exception as error:
             for each in prepared[len(parts) :]:
                 self._pipeline.report_unsent(each, error)

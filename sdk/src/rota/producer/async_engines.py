@@ -169,8 +169,7 @@ class ThreadedEngine(AsyncEngine):
 
     @override
     async def send(self, record: PreparedRecord) -> tuple[Outcome, int]:
-        future = await self._do(lambda: self._engine.send(*record))
-        return future.batch_and_index
+        return await self._do(lambda: self._engine.append(*record))
 
     @override
     async def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:

@@ -7,7 +7,7 @@ Settings of a producer's connections: which of them its address has, and what th
 import os
 from collections.abc import Iterator
 
-from rota import errors, security
+from rota import errors, oauth, security
 from rota.addresses import is_rota
 from rota.producer.options import Options
 from rota.security import MECHANISMS, uses_tls
@@ -21,6 +21,9 @@ FILES = {
     "ssl_certfile": "ssl.certificate.location",
     "ssl_keyfile": "ssl.key.location",
 }
+# What a mechanism sends as it is.
+EXPOSED = {"PLAIN": "password", oauth.OAUTHBEARER: "token"}
+KafkaProperty = str | int | float | bool | oauth.Callback
 RECONNECT = {"reconnect.backoff.ms", "reconnect.backoff.max.ms"}
 # Kafka's defaults.
 RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS, IDLE_MS = 50, 1_000, 540_000
@@ -68,19 +71,30 @@ def _rota_faults(options: Options) -> Iterator[str]:
 def _login_faults(options: Options, address: str) -> Iterator[str]:
     mechanism = options.sasl_mechanism
     if mechanism is None:
+        for name in oauth.SETTINGS:
+            if getattr(options, name) is not None:
+                yield f"{name} is set without sasl_mechanism: use {oauth.OAUTHBEARER!r}"
         return
     if mechanism not in MECHANISMS:
         yield f"sasl_mechanism is {mechanism!r}: use one of {', '.join(MECHANISMS)}, or librdkafka's properties in kafka_config"
+    yield from oauth.faults(options)
     for name in ("sasl_username", "sasl_password"):
-        if not getattr(options, name):
+        if mechanism != oauth.OAUTHBEARER and not getattr(options, name):
             yield f"sasl_mechanism is set without {name}: set both"
-    if mechanism == "PLAIN" and options.security_protocol is None and not _is_encrypted(options):
-        for broker in address.split(","):
-            if not is_loopback(broker):
-                yield (
-                    f"the password would be sent to {broker} in plain text: set security_protocol='SASL_SSL', or "
-                    "'SASL_PLAINTEXT' to allow it"
-                )
+    yield from _exposure_faults(options, mechanism, address)
+
+
+def _exposure_faults(options: Options, mechanism: str, address: str) -> Iterator[str]:
+    """Yield the brokers on other machines to which a secret would be sent as it is."""
+    secret = EXPOSED.get(mechanism)
+    if secret is None or options.security_protocol is not None or _is_encrypted(options):
+        return
+    for broker in address.split(","):
+        if not is_loopback(broker):
+            yield (
+                f"the {secret} would be sent to {broker} in plain text: set security_protocol='SASL_SSL', or "
+                "'SASL_PLAINTEXT' to allow it"
+            )
 
 
 def _is_encrypted(options: Options) -> bool:
@@ -98,9 +112,9 @@ def _number_faults(options: Options) -> Iterator[str]:
             yield f"{name} is {value!r}: use an integer number of milliseconds from 1 to {highest}"
 
 
-def kafka_connection(options: Options) -> dict[str, str | int]:
-    """Return librdkafka's properties for the connections."""
-    config: dict[str, str | int] = {
+def kafka_connection(options: Options) -> dict[str, KafkaProperty]:
+    """Return librdkafka's properties for the connections. Raises AuthenticationFailed if a token is needed and there is none."""
+    config: dict[str, KafkaProperty] = {
         "client.id": options.client_id,
         "compression.type": options.compression_type or "none",
     }
@@ -119,6 +133,17 @@ def kafka_connection(options: Options) -> dict[str, str | int]:
     config |= {FILES[name]: str(file) for name in FILES if (file := getattr(options, name))}
     if options.sasl_mechanism is not None:
         config["sasl.mechanism"] = options.sasl_mechanism
+    if options.sasl_mechanism == oauth.OAUTHBEARER:
+        config["oauth_cb"] = oauth.callback(options)
+    elif options.sasl_mechanism is not None:
         config["sasl.username"] = options.sasl_username or ""
         config["sasl.password"] = options.sasl_password or ""
+    return config
+
+
+def kafka_client(options: Options, address: str) -> dict[str, KafkaProperty]:
+    """Return librdkafka's properties of a client beside the producer, with its connections: a reader, or an administrator."""
+    config = {**kafka_connection(options), "bootstrap.servers": address, **options.kafka_config}
+    # A property of producers.
+    config.pop("compression.type", None)
     return config

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
+from rota.producer.batches import Outcome
 from rota.producer.futures import SendFuture, SentMany
-from rota.producer.pipeline import PreparedRecord
 from rota.records import Headers
 
 
@@ -25,8 +25,16 @@ class Engine(Protocol):
         """Queue a validated record."""
         ...
 
-    def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
-        """Queue many records, one by one."""
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> tuple[Outcome, int]:
+        """Queue a validated record; return its batch and its index there, from which any kind of future is created."""
         ...
 
     def send_many(

@@ -2,6 +2,7 @@
 Futures that `send` returns: partition, offset and timestamp of a record once it is sent.
 
 A future refers to a batch and an index in it. Threads wait for a `SendFuture`; in asyncio an `AsyncSendFuture` is awaited.
+Those of records in a slab (`slabs.py`) have no index until the slab is closed, which is before its batch is sent.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ from typing import Self
 from rota import errors
 from rota.producer.batches import NO_OFFSET, Outcome
 from rota.records import RecordMetadata
+
+NO_INDEX = -1
 
 log = logging.getLogger("rota.producer")
 
@@ -38,25 +41,21 @@ class SendFuture:
     >>> metadata = producer.send("orders", b"value").result(timeout=10)    # doctest: +SKIP
     """
 
-    __slots__ = ("_batch", "_index")
+    __slots__ = ("batch", "index")
 
     def __init__(self, batch: Outcome, index: int) -> None:
-        self._batch = batch
-        self._index = index
-
-    @property
-    def batch_and_index(self) -> tuple[Outcome, int]:
-        """The batch and the record's index there, from which another kind of future is created."""
-        return self._batch, self._index
+        """`batch` and `index` are for the producer: the batch with the record, and the record's index there."""
+        self.batch = batch
+        self.index = index
 
     def done(self) -> bool:
         """Return whether the outcome is known."""
-        return self._batch.done
+        return self.batch.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Return the record's metadata; raise its error, or TimedOut after `timeout` seconds."""
         self._wait(timeout)
-        return outcome(self._batch, self._index)
+        return outcome(self.batch, self.index)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Return `result`, under the name of Java's future and of kafka-python's."""
@@ -65,11 +64,11 @@ class SendFuture:
     def exception(self, timeout: float | None = None) -> errors.RotaError | None:
         """Return the error if the record was not sent; None if it was."""
         self._wait(timeout)
-        return self._batch.error
+        return self.batch.error
 
     def add_done_callback(self, callback: Callable[["SendFuture"], object]) -> None:
         """Call back with this future once it is done, from the producer's thread: it must not block there."""
-        self._batch.when_done(lambda batch: call_guarded(callback, self))
+        self.batch.when_done(lambda batch: call_guarded(callback, self))
 
     def add_callback(self, callback: Callable[[RecordMetadata], object]) -> Self:
         """Call back with the record's metadata if it is sent, from the producer's thread, as kafka-python's future."""
@@ -82,11 +81,20 @@ class SendFuture:
         return self
 
     def _wait(self, timeout: float | None) -> None:
-        if not self._batch.wait(timeout):
+        if not self.batch.wait(timeout):
             raise errors.TimedOut(
-                f"the record for {self._batch.topic} is not sent after {timeout} s: wait longer, or "
+                f"the record for {self.batch.topic} is not sent after {timeout} s: wait longer, or "
                 "check the server"
             )
+
+
+class SlabFuture(SendFuture):
+    """The outcome of a record in a slab, which sets both fields itself. Invariant: it has an index once `batch` is sent."""
+
+    __slots__ = ()
+
+    # Without the call of a Python function, which would take as long as all the rest.
+    __init__ = object.__init__
 
 
 class AsyncSendFuture:

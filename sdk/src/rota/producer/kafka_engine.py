@@ -18,7 +18,7 @@ from rota.clocks import Clocks
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets, completed
 from rota.producer.batches import NO_OFFSET, Outcome
-from rota.producer.connections import kafka_connection
+from rota.producer.connections import KafkaProperty, kafka_connection
 from rota.producer.engine import Engine
 from rota.producer.futures import SendFuture, SentMany
 from rota.producer.options import FOREVER, Options, buffer_exhausted
@@ -45,7 +45,9 @@ GROUP_METADATA_MAGIC = b"CGMDv2:"
 ABORT_STEP_S = 1.0
 # Brokers may not know a new topic yet.
 PROPAGATION_S = 5.0
-KafkaConfig = dict[str, str | int | float | bool | Callable[[KafkaError], None] | None]
+# librdkafka refuses records a moment before it reports why the producer has failed.
+CAUSE_WITHIN_S = 5.0
+KafkaConfig = dict[str, KafkaProperty | Callable[[KafkaError], None] | None]
 
 
 class KafkaEngine(Engine):
@@ -116,14 +118,18 @@ class KafkaEngine(Engine):
         return getattr(self._here, "polls", False)
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal() and error.code() != KafkaError._FATAL:
-            self._fatal = error_from(error, self._address)
+        self._keep(error, error_from(error, self._address))
 
     def _error(self, exception: KafkaException, where: str) -> errors.RotaError:
-        found = error_in(exception, where)
-        if found.fatal and self._fatal is None:
-            self._fatal = found
+        error: KafkaError = exception.args[0]
+        found = error_from(error, where)
+        self._keep(error, found)
         return found
+
+    def _keep(self, error: KafkaError, found: errors.RotaError) -> None:
+        """Keep the first fatal error; `_FATAL` itself says no cause."""
+        if found.fatal and self._fatal is None and error.code() != KafkaError._FATAL:
+            self._fatal = found
 
     def _check_usable(self) -> None:
         if self._closed.is_set():
@@ -148,6 +154,18 @@ class KafkaEngine(Engine):
         headers: Headers | None,
     ) -> SendFuture:
         return SendFuture(self._put(PreparedRecord(topic, value, key, partition, timestamp_ms, headers)), 0)
+
+    @override
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> tuple[Outcome, int]:
+        return self._put(PreparedRecord(topic, value, key, partition, timestamp_ms, headers)), 0
 
     def _put(self, record: PreparedRecord) -> Outcome:
         self._check_usable()
@@ -181,7 +199,16 @@ class KafkaEngine(Engine):
                 headers=list(record.headers) if record.headers else None,
             )
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._FATAL:
+                self._poll_for_cause()
+                self._check_usable()
             raise self._error(error, record.topic) from error
+
+    def _poll_for_cause(self) -> None:
+        """Return once the cause of a fatal error is known; in a callback, which cannot poll, at once."""
+        deadline_s = self._clocks.monotonic_s() + CAUSE_WITHIN_S
+        while self._fatal is None and not self._in_callback() and self._clocks.monotonic_s() < deadline_s:
+            self._poll(IDLE_S)
 
     def _produce_when_possible(self, record: PreparedRecord, outcome: Outcome) -> None:
         """Queue a record; while librdkafka's queue is full, serve deliveries until there is room."""
@@ -203,26 +230,20 @@ class KafkaEngine(Engine):
             outcome.complete(NO_OFFSET if offset is None or offset < 0 else offset)
             return
         found = error_from(error, f"{outcome.topic}[{outcome.partition}]")
-        if found.fatal and self._fatal is None and error.code() != KafkaError._FATAL:
-            self._fatal = found
+        self._keep(error, found)
         outcome.complete(NO_OFFSET, found)
-
-    @override
-    def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
-        return SentMany(
-            len(records), [(self._put(record), 0, (position,)) for position, record in enumerate(records)]
-        )
 
     @override
     def send_many(
         self, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
     ) -> SentMany:
         each_key = keys if keys is not None else [None] * len(values)
-        return self.send_all(
-            [
-                PreparedRecord(topic, value, key, None, None, None)
-                for value, key in zip(values, each_key, strict=True)
-            ]
+        records = (
+            PreparedRecord(topic, value, key, None, None, None)
+            for value, key in zip(values, each_key, strict=True)
+        )
+        return SentMany(
+            len(values), [(self._put(record), 0, (position,)) for position, record in enumerate(records)]
         )
 
     @override

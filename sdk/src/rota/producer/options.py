@@ -20,6 +20,7 @@ from rota.records import RecordMetadata
 if TYPE_CHECKING:
     from rota.connection import Credentials
     from rota.security import SecurityProtocol
+    from rota_service.oauth_sources import AnyTokenProvider
 
 Acks = Literal[0, 1, "all", -1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -69,6 +70,12 @@ class Settings(TypedDict, total=False):
     sasl_mechanism: str
     sasl_username: str
     sasl_password: str
+    sasl_oauth_token_provider: "AnyTokenProvider"
+    sasl_oauthbearer_token_endpoint_url: str
+    sasl_oauthbearer_client_id: str
+    sasl_oauthbearer_client_secret: str
+    sasl_oauthbearer_scope: str
+    sasl_oauthbearer_cafile: str
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     connections_max_idle_ms: int
@@ -127,6 +134,14 @@ class Options:
     sasl_username: str | None = None
     # Not part of the representation, which appears in exception reports.
     sasl_password: str | None = field(default=None, repr=False)
+    # Bearer tokens, with OAUTHBEARER: an object with `token()`, as kafka-python's; or a token endpoint with client id, secret and
+    # scope, and the CA file for it; or file:///path of a file with a token, which is followed as it changes.
+    sasl_oauth_token_provider: "AnyTokenProvider | None" = field(default=None, repr=False)
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_id: str | None = None
+    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_cafile: str | None = None
     # For connections to Kafka; None: Kafka's defaults, 50, 1,000 and 540,000.
     reconnect_backoff_ms: int | None = None
     reconnect_backoff_max_ms: int | None = None

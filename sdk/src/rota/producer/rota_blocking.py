@@ -1,4 +1,6 @@
-"""A `RotaEngine` for threads: sends append to the accumulator in the caller's thread, all other calls run on the loop."""
+"""
+A `RotaEngine` for threads: sends append to slabs and to the accumulator in the caller's thread, all other calls run on the loop.
+"""
 
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -12,13 +14,14 @@ from rota.connection import background
 from rota.metadata import GroupMetadata
 from rota.offsets import Offsets
 from rota.producer.accumulator import BufferFull, UnknownTopic
-from rota.producer.batches import Outcome
+from rota.producer.batches import Batch, Outcome
 from rota.producer.bulk import Column, chunks
 from rota.producer.engine import Engine
-from rota.producer.futures import SendFuture, SentMany
+from rota.producer.futures import SentMany
 from rota.producer.options import Options, buffer_exhausted
 from rota.producer.pipeline import PreparedRecord
 from rota.producer.rota_engine import RotaEngine
+from rota.producer.slab_writer import SlabWriter
 from rota.records import Headers
 
 Result = TypeVar("Result")
@@ -26,7 +29,7 @@ Result = TypeVar("Result")
 GRACE_S = 5.0
 
 
-class BlockingRotaEngine(Engine):
+class BlockingRotaEngine(SlabWriter, Engine):
     """Engine of one producer; all share the background event loop."""
 
     def __init__(
@@ -38,9 +41,10 @@ class BlockingRotaEngine(Engine):
         self._engine = self._background.run(_made(address, options, clocks))
         self._accumulator = self._engine.accumulator
         self._accumulator.on_batch = on_batch
+        SlabWriter.__init__(self, self._accumulator, clocks.wall_ms)
 
     @override
-    def send(
+    def append(
         self,
         topic: str,
         value: bytes | None,
@@ -48,23 +52,12 @@ class BlockingRotaEngine(Engine):
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers | None,
-    ) -> SendFuture:
+    ) -> tuple[Batch, int]:
         try:
-            batch, index = self._accumulator.append(topic, value, key, partition, timestamp_ms, headers)
+            return self._accumulator.append(topic, value, key, partition, timestamp_ms, headers)
         except (BufferFull, UnknownTopic):
             record = PreparedRecord(topic, value, key, partition, timestamp_ms, headers)
-            batch, index = self._append_when_possible(topic, lambda: self._accumulator.append(*record))
-        return SendFuture(batch, index)
-
-    @override
-    def send_all(self, records: Sequence[PreparedRecord]) -> SentMany:
-        parts: list[tuple[Outcome, int, Sequence[int]]] = []
-        for position, record in enumerate(records):
-            batch, index = self._append_when_possible(
-                record.topic, partial(self._accumulator.append, *record)
-            )
-            parts.append((batch, index, (position,)))
-        return SentMany(len(records), parts)
+            return self._append_when_possible(topic, lambda: self._accumulator.append(*record))
 
     @override
     def send_many(self, topic: str, values: Column, keys: Column | None) -> SentMany:

@@ -60,7 +60,9 @@ class PartitionData:
     batches: Sequence[Batch]
     identity: Identity
     first: int
+    # The part of `request` for this partition.
     message: pb.ProduceRequest.Partition
+    request: pb.ProduceRequest
     attempts: int = 0
     # The log rejected its sequence numbers: they and the identity are renewed.
     refused: bool = False
@@ -196,27 +198,37 @@ class Sender:
             return None
 
     def _partition_data(self, taken: Taken, identity: Identity) -> Iterator[PartitionData]:
+        request = pb.ProduceRequest()
         for queue, batches in taken:
             try:
-                yield self._data_of(queue, batches, identity)
+                yield self._data_of(queue, batches, identity, request)
             except ValueError as error:
                 where = f"{queue.topic}[{queue.partition}]"
                 self._fail(batches, errors.InvalidArgument(f"a record for {where} cannot be sent: {error}"))
 
-    def _data_of(self, queue: Queue, batches: Sequence[Batch], identity: Identity) -> PartitionData:
+    def _data_of(
+        self, queue: Queue, batches: Sequence[Batch], identity: Identity, request: pb.ProduceRequest
+    ) -> PartitionData:
+        """Add the batches of a partition to a request; ValueError, and nothing is added, if one cannot be encoded."""
         first = sequence = self._sequences.first(queue, identity)
-        messages = []
-        for batch in batches:
-            messages.append(self._message(batch, identity, sequence))
-            sequence = sequence + len(batch.values) & SEQUENCE_MASK
-        message = pb.ProduceRequest.Partition(topic=queue.topic, index=queue.partition, batches=messages)
-        return PartitionData(queue, batches, identity, first, message)
+        message = request.partitions.add(topic=queue.topic, index=queue.partition)
+        try:
+            for batch in batches:
+                self._add(message, batch, identity, sequence)
+                sequence = sequence + len(batch.values) & SEQUENCE_MASK
+        except ValueError:
+            del request.partitions[-1]
+            raise
+        return PartitionData(queue, batches, identity, first, message, request)
 
-    def _message(self, batch: Batch, identity: Identity, sequence: int) -> pb.RecordBatch:
+    def _add(
+        self, message: pb.ProduceRequest.Partition, batch: Batch, identity: Identity, sequence: int
+    ) -> None:
         base_ms = batch.timestamps_ms[0]
         count = len(batch.values)
         columns = Columns(batch.values, batch.keys, batch.timestamps_ms, batch.header_column())
-        return pb.RecordBatch(
+        # Made where it stays: protobuf copies a message that is put into another one twice.
+        message.batches.add(
             base_timestamp_ms=base_ms,
             max_timestamp_ms=max(batch.timestamps_ms),
             count=count,
@@ -236,18 +248,16 @@ class Sender:
         identity = await self._identity(self._left_s(data.batches)) if data.refused else None
         if identity is None:
             return data
-        renewed = self._data_of(data.queue, data.batches, identity)
+        renewed = self._data_of(data.queue, data.batches, identity, pb.ProduceRequest())
         await self._compress([renewed])
         renewed.attempts = data.attempts
         return renewed
 
     async def _attempt(self, partitions: Sequence[PartitionData], within_s: float) -> list[PartitionData]:
         """Send once; return the data to retry."""
-        request = pb.ProduceRequest(
-            partitions=[data.message for data in partitions],
-            acks=self._config.acks,
-            transactional_id=partitions[0].identity.transactional_id,
-        )
+        request = _request(partitions)
+        request.acks = self._config.acks
+        request.transactional_id = partitions[0].identity.transactional_id
         if self._config.acks == pb.ACKS_NONE:
             for data in partitions:
                 self._written(data, NO_OFFSET)
@@ -322,6 +332,14 @@ class Sender:
     def close(self) -> None:
         """End the threads that compress; called after `interrupt`."""
         self._compressor.close()
+
+
+def _request(partitions: Sequence[PartitionData]) -> pb.ProduceRequest:
+    """Return the request that has exactly these partitions; a new one with copies if some of its partitions are not sent again."""
+    request = partitions[0].request
+    if len(request.partitions) == len(partitions) and all(data.request is request for data in partitions):
+        return request
+    return pb.ProduceRequest(partitions=[data.message for data in partitions])
 
 
 def _outcome(

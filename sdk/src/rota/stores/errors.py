@@ -39,6 +39,21 @@ class StoreFenced(StoreError):
         self.member_id = member_id
 
 
+class OwnerReplaced(StoreFenced):
+    """Another producer of the partition was initialized: nothing that this one sent since is stored. Its owner is not known here."""
+
+    def __init__(self, group: GroupMetadata, partition: Partition) -> None:
+        StoreError.__init__(
+            self,
+            f"partition {named(partition)} of group {group.group_id} was fenced: another member than {group.member_id} has "
+            "assigned it, or the transaction has timed out; discard the batch, nothing of it was stored; if this member still owns "
+            "the partition, assign and restore it again",
+        )
+        self.partition = partition
+        self.incarnation = self.generation = -1
+        self.member_id = ""
+
+
 class PositionMoved(StoreError):
     """The stored position is not the one that this owner has written."""
 
@@ -80,6 +95,16 @@ class TransactionLost(StoreError):
         super().__init__(
             f"the transaction of group {group_id} failed or ended inside its block, so the offsets are not "
             "saved: let SQL errors leave the block, and do not commit or roll back inside"
+        )
+
+
+class StateUnreadable(StoreError):
+    """A partition of a state topic cannot be read to its end."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(
+            f"{topic}-{partition} shows no committed record from offset {offset} on: a transaction is open there, which ends by itself "
+            "after its transaction_timeout_ms, or the server does not answer; assign again"
         )
 
 

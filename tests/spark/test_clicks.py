@@ -58,7 +58,7 @@ def test_sessions_have_all_clicks_and_pauses_longer_than_the_gap_between_them(dr
         assert one.user < later.user or later.first_ms - one.last_ms > GAP_MS
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.lists(clicks, max_size=6), max_size=6), st.integers(1, 3))
 def test_sessions_merged_over_any_batches_and_tasks_are_those_of_all_clicks_together(
     batches: list[list[Click]], tasks: int

@@ -182,6 +182,45 @@ def test_a_driver_whose_fence_was_raised_meanwhile_stores_nothing(
     assert set(rows(connect, "SELECT next_offset, member_id FROM rota_offsets")) == {(None, later.member_id)}
 
 
+def cut_off(database: str, times: int) -> SqlSink:
+    """Return a sink of PostgreSQL, which closes the connections of the first transactions, as of a driver that sleeps in one."""
+    connect = with_totals(lambda: psycopg.connect(database))
+    with closing(connect()) as connection:
+        connection.execute("CREATE SEQUENCE merges")
+        connection.commit()
+    cut = f"SELECT CASE WHEN nextval('merges') <= {times} THEN pg_terminate_backend(pg_backend_pid()) END"
+    return SqlSink(connect, values_as_numbers, {"name": "TEXT", "amount": "BIGINT"}, [MERGE, cut])
+
+
+def test_a_batch_whose_connection_the_database_closes_is_processed_again(
+    spark_session: SparkSession, coordinator: Coordinator, database: str, unique_name: str
+) -> None:
+    totals = fill(coordinator, unique_name)
+    sink = cut_off(database, 1)
+    with rota_spark.process(spark_session, sink, settings(coordinator, unique_name)) as query:
+        ends = {(unique_name, number): RECORDS for number in range(PARTITIONS)}
+        wait_for(
+            "all is committed",
+            lambda: committed(coordinator.address, unique_name) == ends,
+            within_s=WITHIN_S,
+        )
+        assert query.streaming.exception() is None
+    assert totals_in(lambda: psycopg.connect(database)) == totals
+
+
+def test_a_second_connection_in_a_row_that_the_database_closes_fails_the_query(
+    spark_session: SparkSession, coordinator: Coordinator, database: str, unique_name: str
+) -> None:
+    fill(coordinator, unique_name)
+    sink = cut_off(database, 2)
+    with (
+        rota_spark.process(spark_session, sink, settings(coordinator, unique_name)) as query,
+        pytest.raises(StreamingQueryException, match="the database has closed the connection of the batch"),
+    ):
+        query.await_termination(WITHIN_S)
+    assert totals_in(lambda: psycopg.connect(database)) == {}
+
+
 def test_a_sink_that_is_full_or_whose_schema_has_changed_fails_the_query_and_stores_nothing(
     spark_session: SparkSession, coordinator: Coordinator, tmp_path: Path, unique_name: str
 ) -> None:

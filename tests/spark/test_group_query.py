@@ -17,6 +17,7 @@ import rota_spark
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 from rota_spark import MembershipFailed, Settings
+from rota_spark.membership import Membership
 from rota_spark.sidecar_calls import SidecarCalls
 from tests.spark.results import AVAILABLE_NOW, WITHIN_S, Results
 from tests.support.coordinator import Coordinator, serving
@@ -328,6 +329,24 @@ def test_a_query_that_fails_leaves_the_group_and_its_driver_can_start_another_on
             rota_spark.process(spark_session, results, own)
         wait_for("the records are read", lambda: len(results.rows) == 3, within_s=WITHIN_S)
     assert results.offsets(0) == [0, 1, 2]
+
+
+def test_a_membership_that_fails_before_the_query_runs_fails_its_start(
+    spark_session: SparkSession, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.make_topic("early", 1)
+    start = Membership.start
+
+    def fail(membership: Membership, within_s: float) -> None:
+        start(membership, within_s)
+        # As when an event that follows the first assignment cannot be handled.
+        membership._fail("the sidecar has ended the attachment")
+
+    monkeypatch.setattr(Membership, "start", fail)
+    with pytest.raises(MembershipFailed, match="the sidecar has ended the attachment"):
+        rota_spark.process(spark_session, Results(), settings(coordinator, "early"))
+    assert coordinator.members_of("early") == 0
+    assert not spark_session.streams.active
 
 
 def test_a_stream_without_the_helper_is_refused(spark_session: SparkSession) -> None:

@@ -158,6 +158,9 @@ class Query:
         self._streaming = _triggered(writer, trigger).start()
         self._progress.started(str(self._streaming.runId))
         self._watching.start()
+        # Before this the membership that failed had no query to stop.
+        if self._failure is not None:
+            raise self._failure
 
     def _join(self) -> str:
         """Return the address of the sidecar, which is started if none runs."""

@@ -57,10 +57,10 @@ class SidecarCalls:
         return _offsets(found.offsets)
 
     def seek(self, offsets: Mapping[Partition, int]) -> None:
-        """Set positions. Raises NotCommitted for a partition that is no longer this member's."""
+        """Set positions. Raises NotCommitted if a partition is no longer this member's; the positions of the others are set."""
         answer = self._ask(self._stub.Seek, pb.SeekRequest(offsets=_messages_of(offsets)))
         if answer.error_code != codes.NONE:
-            raise NotCommitted(answer.message)
+            raise NotCommitted(answer.message or codes.ErrorCode.Name(answer.error_code))
 
     def commit(self, offsets: Mapping[Partition, int], tenure: int) -> None:
         """Commit durably under the number of a tenure. Raises NotCommitted, SidecarAway."""

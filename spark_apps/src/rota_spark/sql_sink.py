@@ -27,6 +27,7 @@ from rota.stores.tables import CREATION_LOCK
 from rota_spark.core.plan import Partition, ends
 from rota_spark.membership import Batch, Member
 from rota_spark.process import Sink
+from rota_spark.sidecar_calls import NotCommitted
 
 log = logging.getLogger("rota.spark")
 # Returns a connection of a DB-API driver that `rota.stores` knows; called in the driver and in each task.
@@ -41,6 +42,10 @@ LEFT_BEHIND_MS = 86_400_000
 
 class SinkFailed(Exception):
     """The sink cannot store a batch; the message has the remedy."""
+
+
+class CutOff(SinkFailed):
+    """The database has closed the connection in mid-batch, such as that of a driver that slept in its transaction."""
 
 
 class SqlSink(Sink):
@@ -78,6 +83,8 @@ class SqlSink(Sink):
         # The fence that this member raised last.
         self._tenure: Tenure | None = None
         self._is_prepared = False
+        # The database closed the connection of the batch before.
+        self._was_cut_off = False
         for name in (*self._columns, self._staging):
             if not NAME.fullmatch(name):
                 raise SinkFailed(f"{name!r} is not a valid SQL name: use letters, digits and underscores")
@@ -96,7 +103,7 @@ class SqlSink(Sink):
                 return
         stored = {each: at for each, at in tenure.positions.items() if at is not None}
         if stored:
-            member.calls.seek(stored)
+            _seek(member, stored)
 
     @override
     def write(self, records: DataFrame, batch: Batch, member: Member) -> bool:
@@ -107,8 +114,13 @@ class SqlSink(Sink):
                 return tenure is not None and self._stored(records, batch, store, connection, tenure)
             except (StoreFenced, NotAssigned, PositionMoved) as late:
                 log.warning("the batch is abandoned: %s", late)
-                self._tenure = None
-                return False
+            except CutOff as cut:
+                if self._was_cut_off:
+                    raise
+                self._was_cut_off = True
+                log.warning("the batch is abandoned, and the next one begins where the store is: %s", cut)
+            self._tenure = None
+            return False
 
     def _store(self, connection: object) -> SqlStore:
         store = SqlStore(connection, prefix=self._prefix)
@@ -151,7 +163,7 @@ class SqlSink(Sink):
         # A partition without a stored position begins where the group is.
         if any(stored.get(each.of, each.start) != each.start for each in batch.ranges):
             log.warning("the batch is abandoned: the store is at %s, where the next one begins", stored)
-            member.calls.seek(stored)
+            _seek(member, stored)
             return None
         return known
 
@@ -187,10 +199,15 @@ class SqlSink(Sink):
                 error.add_note(f"the staged rows could not be deleted: {second}")
             if isinstance(error, StoreError | SinkFailed):
                 raise
+            if _is_closed(connection):
+                raise CutOff(
+                    f"the database has closed the connection of the batch ({_described(error)}): its log has the reason"
+                ) from error
             raise SinkFailed(
                 f"the database cannot store the batch ({_described(error)}): check the tables and columns that merge names, and the "
                 "room of the database; nothing of the batch is stored or committed"
             ) from error
+        self._was_cut_off = False
         return True
 
     def _stage(self, records: DataFrame, token: str) -> list[tuple[int, int]]:
@@ -203,6 +220,15 @@ class SqlSink(Sink):
 
         # Not `mapInArrow`, which needs pandas.
         return self._results(records).select(*columns).rdd.mapPartitions(stage).collect()
+
+
+def _seek(member: Member, stored: Mapping[Partition, int]) -> None:
+    """Set the member's positions to the stored ones."""
+    try:
+        member.calls.seek(stored)
+    except NotCommitted as late:
+        # Of the partitions that are another member's by now, whose LOST or REVOKED comes next, alone.
+        log.warning("%s", late)
 
 
 def _inserted(
@@ -247,6 +273,11 @@ def _insertion(
 def _described(error: Exception) -> str:
     """Return the first line of a database's error; the others show the statement."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def _is_closed(connection: object) -> bool:
+    """Return whether the server has closed it, as psycopg, psycopg2 and SQLAlchemy say."""
+    return bool(getattr(connection, "closed", False) or getattr(connection, "invalidated", False))
 
 
 def _execute(connection: Any, sql: str) -> None:  # noqa: ANN401 - of any DB-API driver

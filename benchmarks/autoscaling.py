@@ -3,7 +3,8 @@ Compare Rota's autoscaler with KEDA's Kafka scaler and its HPA in a simulation, 
 
 The claim: against KEDA with its default threshold on no trace more rebalances or lateness, in sum at most half of the rebalances and no
 more replica-hours; goal: the same against the best of five thresholds for each trace. No flap while the load flaps, no change while
-nothing is known, at most one replica for a hot partition. Decisions for 1,000 groups take 200 ms of processor time at most.
+nothing is known, at most one replica for a hot partition. Decisions for 1,000 groups take 200 ms of processor time at most. A trace whose
+description names an assignment strategy has a row with the default one, without a goal.
 
 Group, pods and traces are those of `tests.simulation.autoscaling`, which names the sources of its figures; decisions, assignments and
 drains are the product's own code. A run depends on its seed alone.
@@ -18,10 +19,10 @@ from rota_operator.autoscaling.decision import decide
 from rota_operator.autoscaling.history import History
 from rota_operator.autoscaling.measure import measure
 from tests.simulation.autoscaling.group import ModelGroup
-from tests.simulation.autoscaling.race import DEFAULT, THRESHOLDS, Result, race
+from tests.simulation.autoscaling.race import DEFAULT, ROTA_BY_DEFAULT, THRESHOLDS, Result, race
 from tests.simulation.autoscaling.run import FLAP_S, LAG_SLA_S, SPEC, Score
 from tests.simulation.autoscaling.scalers import reports_of, view_of
-from tests.simulation.autoscaling.traces import MINUTE, STEP_S, TRACES, arrivals_of
+from tests.simulation.autoscaling.traces import DEFAULT_STRATEGY, MINUTE, STEP_S, TRACES, arrivals_of
 
 SEEDS, QUICK_SEEDS = 20, 2
 PROCESSES = 2
@@ -99,6 +100,18 @@ def sum_lines(results: Sequence[Result]) -> Iterator[page.Line]:
             )  # fmt: skip
 
 
+def strategy_lines(results: Sequence[Result]) -> Iterator[page.Line]:
+    """Print traces with an assignment strategy of their own once more, with the default one."""
+    for each in results:
+        by_default = each.scores.get(ROTA_BY_DEFAULT)
+        if by_default is not None:
+            yield page.Line(
+                f"{each.trace.name}, with {DEFAULT_STRATEGY} instead of {each.trace.strategy}",
+                text_of(by_default, each.seeds),
+                f"with {each.trace.strategy}: {text_of(each.rota, each.seeds)}",
+            )
+
+
 def rule_lines(results: Sequence[Result]) -> Iterator[page.Line]:
     """Judge what holds for single traces."""
     by_name = {each.trace.name: each.rota for each in results}
@@ -155,7 +168,7 @@ def main() -> None:
     seeds = range(1, 1 + (QUICK_SEEDS if result.quick else SEEDS))
     results = race([names[each] for each in result.parts], seeds, PROCESSES)
     lines = [line for each in results for line in trace_lines(each)]
-    result.show([*lines, *sum_lines(results), *rule_lines(results), *time_lines()])
+    result.show([*lines, *strategy_lines(results), *sum_lines(results), *rule_lines(results), *time_lines()])
 
 
 if __name__ == "__main__":

@@ -37,7 +37,6 @@ def draw_specs(count: int, seed: int) -> list[Any]:
         max_examples=count,
         phases=[Phase.generate],
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(BASES, SPECS | VALID, st.just(None))

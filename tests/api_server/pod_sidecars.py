@@ -7,9 +7,14 @@ The operator knows them by their tokens as the sidecars of these pods.
 import os
 import sys
 from pathlib import Path
+from queue import SimpleQueue
+
+import grpc
 
 from rota_operator.reconcile.sidecar import TOKEN_AUDIENCE
-from tests.api_server.adopting import Shop
+from rota_proto.sidecar.v1 import sidecar_pb2 as pb
+from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
+from tests.api_server.adopting import WITHIN_S, Shop
 from tests.support.cluster.manifests import Manifest
 from tests.support.processes import Process, current_owner
 from tests.support.tree import python_path
@@ -45,6 +50,19 @@ def start_sidecar(shop: Shop, pod: Manifest, fleet: str, folder: Path, *packages
     command = [sys.executable, "-m", "rota_sidecar", *flags, *here]
     log = logs(folder) / "sidecar.log"
     return Process.start("sidecar", command, log=log, owner=current_owner(), env={"PYTHONPATH": path})
+
+
+def attach_once(folder: Path) -> None:
+    """Attach to the sidecar of this folder as an application that ends at once: the sidecar of a pod does not join before."""
+    requests: SimpleQueue[pb.AttachRequest | None] = SimpleQueue()
+    requests.put(pb.AttachRequest(hello=pb.AttachRequest.Hello(client_id="ends-at-once")))
+    with grpc.insecure_channel(f"unix:{folder}/app.sock") as channel:
+        for response in ConsumerStub(channel).Attach(
+            iter(requests.get, None), wait_for_ready=True, timeout=WITHIN_S
+        ):
+            if response.HasField("attached"):
+                requests.put(pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye()))
+                requests.put(None)
 
 
 def distribution(folder: Path, name: str, version: str, **files: str) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rota_operator.reconcile.spark.kinds import APACHE, KINDS
 from tests.api_server.adopting import Shop
-from tests.api_server.pod_sidecars import start_sidecar
+from tests.api_server.pod_sidecars import attach_once, start_sidecar
 from tests.support.processes import Process
 
 STOP_S = 60
@@ -58,6 +58,7 @@ class SparkOperator:
             folder.mkdir()
             uid = found[name]["metadata"]["uid"]
             self._sidecars[uid] = start_sidecar(self._shop, pod, self._fleet, folder)
+            attach_once(folder)
             self.report(name, running)
 
     def drained(self, uid: str) -> bool:

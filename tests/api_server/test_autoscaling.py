@@ -14,7 +14,7 @@ import pytest
 
 from rota_operator.reconcile.scaling import DELETION_COST, VICTIM_COST
 from tests.api_server.adopting import Shop, consumer_group, delete_all_groups, workload
-from tests.api_server.pod_sidecars import start_sidecar
+from tests.api_server.pod_sidecars import attach_once, start_sidecar
 from tests.api_server.test_autoscalers import autoscaler
 from tests.support.cluster import Cluster
 from tests.support.cluster.api_proxy import ApiProxy, proxied
@@ -70,6 +70,7 @@ class Stage:
             folder = self._folder / name
             folder.mkdir()
             self.sidecars[name] = start_sidecar(self.shop, pod, self._fleet, folder)
+            attach_once(folder)
 
     def stop_ended(self) -> None:
         """End the sidecars of pods that are gone, as the kubelet would."""

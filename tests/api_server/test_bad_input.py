@@ -20,6 +20,8 @@ from tests.api_server.adopting import KINDS, WITHIN_S, Shop, consumer_group, ope
 from tests.api_server.drawn_manifests import draw_specs, manifests_of
 from tests.api_server.pod_sidecars import distribution, start_sidecar
 from tests.operator.reconcile.test_any_manifest import OF_THE_SPEC
+from tests.support.app import App
+from tests.support.app import running as attached
 from tests.support.cluster import Cluster
 from tests.support.cluster.bulk import create_all
 from tests.support.cluster.kubectl import KubectlFailed
@@ -173,39 +175,40 @@ def test_sidecars_that_are_older_or_lack_a_strategy_are_named(
             each.check_running()
         return part in shop.condition("orders", "Ready")["message"]
 
-    wait_for("a remark", partial(says, f"sidecars: {old_name} 0.0.1; set"), within_s=WITHIN_S, poll_s=0.5)
-    shop.group("orders", "Deployment", "enricher", assignment={"strategy": "acme"})
-    refusal = f"{old_name}: spec.assignment.strategy: unknown strategy acme"
-    shop.wait_ready_reason("orders", "SettingsRefused")
-    # The other one may be named first.
-    wait_for("the refusal is quoted", partial(says, refusal), within_s=WITHIN_S, poll_s=0.5)
-    # Named until it reports that it offers the new one too.
-    wait_for(
-        "the other one is not named",
-        lambda: not says(capable["metadata"]["name"]),
-        within_s=WITHIN_S,
-        poll_s=0.5,
-    )
-    # The other one has offered both strategies, so the group goes on.
-    assert not any(each.exit_code for each in sidecars)
-    shop.wait("cg/orders", "jsonpath={.status.members}=2")
-    # Both have it.
-    shop.group("orders", "Deployment", "enricher", assignment={"strategy": "range"})
-    wait_for(
-        "both accept it",
-        lambda: not says(refusal) and shop.condition("orders", "Ready")["reason"] != "SettingsRefused",
-        within_s=WITHIN_S,
-        poll_s=0.5,
-    )
-    group_id = f"{shop.namespace}.orders"
-    wait_for(
-        "the group uses it",
-        lambda: outside_coordinator.strategy_of(group_id) == "range",
-        within_s=WITHIN_S,
-        poll_s=0.2,
-    )
-    for each in sidecars:
-        each.stop()
+    with attached(*(App(folder, f"unix:{folder}/app.sock") for folder in folders)):
+        wait_for("a remark", partial(says, f"sidecars: {old_name} 0.0.1; set"), within_s=WITHIN_S, poll_s=0.5)
+        shop.group("orders", "Deployment", "enricher", assignment={"strategy": "acme"})
+        refusal = f"{old_name}: spec.assignment.strategy: unknown strategy acme"
+        shop.wait_ready_reason("orders", "SettingsRefused")
+        # The other one may be named first.
+        wait_for("the refusal is quoted", partial(says, refusal), within_s=WITHIN_S, poll_s=0.5)
+        # Named until it reports that it offers the new one too.
+        wait_for(
+            "the other one is not named",
+            lambda: not says(capable["metadata"]["name"]),
+            within_s=WITHIN_S,
+            poll_s=0.5,
+        )
+        # The other one has offered both strategies, so the group goes on.
+        assert not any(each.exit_code for each in sidecars)
+        shop.wait("cg/orders", "jsonpath={.status.members}=2")
+        # Both have it.
+        shop.group("orders", "Deployment", "enricher", assignment={"strategy": "range"})
+        wait_for(
+            "both accept it",
+            lambda: not says(refusal) and shop.condition("orders", "Ready")["reason"] != "SettingsRefused",
+            within_s=WITHIN_S,
+            poll_s=0.5,
+        )
+        group_id = f"{shop.namespace}.orders"
+        wait_for(
+            "the group uses it",
+            lambda: outside_coordinator.strategy_of(group_id) == "range",
+            within_s=WITHIN_S,
+            poll_s=0.2,
+        )
+        for each in sidecars:
+            each.stop()
 
 
 def runs(group: Any, adopted: set[str]) -> bool:  # noqa: ANN401  an object as it is stored

@@ -19,7 +19,7 @@ from rota_operator.reconcile.strategy import written_in
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from tests.api_server.adopting import KINDS, Shop, consumer_group, delete_all_groups, workload
-from tests.api_server.pod_sidecars import start_sidecar
+from tests.api_server.pod_sidecars import attach_once, start_sidecar
 from tests.support.cluster import Cluster
 from tests.support.cluster.api_proxy import ApiProxy, proxied
 from tests.support.cluster.held_writes import HeldWrites
@@ -90,6 +90,7 @@ class Stage:
                 folder = self._folder / name
                 folder.mkdir()
                 sidecar = start_sidecar(self.shop, pod, self._fleet, folder)
+                attach_once(folder)
                 self.pods[name] = Pod(group, name, sidecar)
 
     def delete_pod(self, name: str) -> None:

@@ -75,6 +75,17 @@ def test_the_schema_names_the_value(value: str, named: str) -> None:
             "kafka.clusters needs a secret with username and password for cluster a",
         ),
         (
+            "kafka.clusters[0].name=a,kafka.clusters[0].bootstrapServers={a:1},kafka.clusters[0].saslMechanism=OAUTHBEARER",
+            "kafka.clusters needs a secret with client-id and client-secret for cluster a",
+        ),
+        (
+            (
+                "kafka.clusters[0].name=a,kafka.clusters[0].bootstrapServers={a:1},"
+                "kafka.clusters[0].saslMechanism=OAUTHBEARER,kafka.clusters[0].secret=s"
+            ),
+            "kafka.clusters needs tokenEndpointUrl with saslMechanism OAUTHBEARER, and only then, for cluster a",
+        ),
+        (
             "operator.serviceAccount.create=false",
             "operator.serviceAccount.name must be the name of a service account",
         ),

@@ -1,5 +1,6 @@
 """Connections that the chart's NetworkPolicies allow and deny, decided by a solver: the test cluster only stores policies."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -166,6 +167,16 @@ def test_the_operator_reaches_the_brokers_that_it_has_credentials_for(
     found = policies(*VARIANTS["Kafka clusters"], *values)
     assert allows(found, ENDS["operator"], ENDS[target], port) is answer
     assert not allows(policies(*SECURED), ENDS["operator"], ENDS["database"], 9093)
+
+
+def test_the_operator_reaches_the_token_endpoints_of_its_clusters() -> None:
+    cluster = {"name": "main", "bootstrapServers": ["kafka.kafka:9093"], "secret": "kafka-main"}
+    tokens = {"saslMechanism": "OAUTHBEARER", "tokenEndpointUrl": "https://idp.example:8443/token"}
+    ports = "--set=networkPolicy.tokenEndpointPorts={8443}"
+    found = policies("--set-json=kafka.clusters=" + json.dumps([cluster | tokens]), ports)
+    assert allows(found, ENDS["operator"], ENDS["internet"], 8443)
+    without = policies("--set-json=kafka.clusters=" + json.dumps([cluster]), ports)
+    assert not allows(without, ENDS["operator"], ENDS["internet"], 8443)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def sentinel(dotted: str, value: Any, number: int) -> tuple[Any, str]:  # noqa: 
     if dotted == "coordinator.grants":
         return [{"namespace": "a", "serviceAccount": "b", "permissions": [text]}], text
     if dotted == "kafka.clusters":
-        return [{"name": text, "bootstrapServers": ["a:9092"]}], text
+        login = {"saslMechanism": "OAUTHBEARER", "tokenEndpointUrl": "https://a/token", "secret": "a"}
+        return [{"name": text, "bootstrapServers": ["a:9092"], **login}], text
     if dotted == "watchNamespaces":
         return [text], text
     if isinstance(value, int) or (isinstance(value, list) and value):

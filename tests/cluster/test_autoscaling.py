@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.disruptions.lives import Lives
 from tests.cluster.disruptions.story import Setting
 from tests.cluster.disruptions.workloads import (
-    APPLICATION,
+    APPLICATION_ONE_BY_ONE,
     event_folders,
     group,
     serving_kafka,
@@ -35,7 +35,6 @@ WITHIN_S, POLL_S = 120, 0.5
 PARTITIONS = 4
 # Of one record, so that a pod processes at most 20 records per second.
 WORK_MS = 50
-ONE_BY_ONE = APPLICATION.replace("ordering=ordering)", "ordering=ordering, concurrency=1)")
 CALM, BUSY = 10.0, 40.0
 AUTOSCALING = {
     "enabled": True, "maxReplicaCount": 4, "pollingInterval": 1, "minChangeIntervalSeconds": 20, "catchUpSeconds": 30,
@@ -111,7 +110,7 @@ def running(cluster: Cluster, setting: Setting) -> Iterator[Scaled]:
         "delivery": {"ordering": "partition", "concurrency": 1},
     }
     consumers = workload(
-        setting, images.part("cli").name, ONE_BY_ONE, setting.topic, str(WORK_MS), "partition"
+        setting, images.part("cli").name, APPLICATION_ONE_BY_ONE, setting.topic, str(WORK_MS), "partition"
     )
     cluster.apply([scaled, consumers], namespace=setting.namespace)
     found = Scaled(cluster, setting, lives)

@@ -1,12 +1,11 @@
 """
 Pods come and go while 200 records a second come: nothing is lost or done twice, and each partition has one owner in a generation.
 
-Workloads are disrupted side by side, each in a namespace of its own; what breaks nodes comes last, and hits all of them.
+Workloads are disrupted side by side, in a soak partly in turn, each in a namespace of its own; what breaks nodes comes last, and hits all of them.
 """
 
-import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
@@ -16,7 +15,7 @@ import pytest
 
 from tests.cluster.disruptions import acts, nodes
 from tests.cluster.disruptions.mixed import mix
-from tests.cluster.disruptions.story import Acts, Setting, Story, explained, run_all
+from tests.cluster.disruptions.story import Acts, Setting, Story, explained, run_all, run_in_turn
 from tests.cluster.disruptions.table import lines
 from tests.cluster.disruptions.workloads import (
     HEARTBEAT_S,
@@ -81,6 +80,7 @@ class Disrupted(NamedTuple):
     """The workloads whose pods come and go; `flight` has one pod, whose application works on 64 records at a time."""
 
     cluster: Cluster
+    in_soak: bool
     rota: Story
     kafka: Story
     flight: Story
@@ -95,6 +95,14 @@ class Disrupted(NamedTuple):
         with self.explained():
             run_all(*stories)
 
+    def run_clean(self, *stories: Acts) -> None:
+        """
+        Run stories of ends in good order: in a soak one after the other, because it limits the time without an owner as on a machine
+        that does nothing else, such as starting the pods of another workload.
+        """
+        with self.explained():
+            (run_in_turn if self.in_soak else run_all)(*stories)
+
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Add the pods and the broken rules to an error."""
@@ -107,9 +115,10 @@ class Disrupted(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def disrupted(rota_cluster: Cluster, engines: Engines, request: pytest.FixtureRequest) -> Iterator[Disrupted]:
+def disrupted(
+    rota_cluster: Cluster, engines: Engines, seed: int, request: pytest.FixtureRequest
+) -> Iterator[Disrupted]:
     """The workloads, applied. Records come until the module has ended."""
-    seed = int(os.environ.get("ROTA_SEED", "1"))
     first, second = KINDS[seed % len(KINDS)]
     # A busy machine takes longer: a soak has it for itself.
     suite = request.config.getoption("--soak")
@@ -120,20 +129,20 @@ def disrupted(rota_cluster: Cluster, engines: Engines, request: pytest.FixtureRe
     rota = partial(Setting, engine=engines.rota, servers=engines.rota_servers, commits_at_once=is_mixed)
     settings = (
         rota(
-            namespace="disrupted-rota", kind=first.kind, is_static=first.is_static, clean_ms=rota_clean_ms, crash_ms=crash_ms
+            namespace=f"disrupted-rota-{seed}", kind=first.kind, is_static=first.is_static, clean_ms=rota_clean_ms, crash_ms=crash_ms
         ),
         Setting(
-            "disrupted-kafka", second.kind, engines.kafka, engines.kafka_servers, kafka_clean_ms, crash_ms, second.is_static,
+            f"disrupted-kafka-{seed}", second.kind, engines.kafka, engines.kafka_servers, kafka_clean_ms, crash_ms, second.is_static,
             commits_at_once=is_mixed,
         ),
-        rota(namespace="disrupted-flight", kind="Deployment", replicas=1, work_ms=FLIGHT_MS, ordering="unordered"),
+        rota(namespace=f"disrupted-flight-{seed}", kind="Deployment", replicas=1, work_ms=FLIGHT_MS, ordering="unordered"),
     )  # fmt: skip
     with ExitStack() as stack:
         stories = []
         for setting in settings:
             stories.append(open_story(rota_cluster, setting, seed))
             stack.callback(close_story, stories[-1])
-        found = Disrupted(rota_cluster, *stories)
+        found = Disrupted(rota_cluster, in_soak, *stories)
         # Kafka knows no offsets of a group before it has a coordinator.
         found.run(*(acts.begin(story) for story in stories))
         for story in found.steady:
@@ -161,13 +170,18 @@ def test_pods_are_restarted_deleted_evicted_and_killed(
         return
     in_order = [acts.delete_pod, acts.evict, acts.rolling_restart]
     killed = [acts.kill_sidecar, acts.kill_app, acts.kill_both]
-    if in_soak:
-        in_order = killed = [*in_order, *killed]
-    disrupted.run(
-        chain.from_iterable(act(rota) for act in rota.chance.sample(in_order, len(in_order))),
-        chain.from_iterable(act(kafka) for act in kafka.chance.sample(killed, len(killed))),
-        chain(acts.in_flight(flight, 64), acts.retire(flight)),
-    )
+    in_flight = chain(acts.in_flight(flight, 64), acts.retire(flight))
+    if not in_soak:
+        disrupted.run(drawn(rota, in_order), drawn(kafka, killed), in_flight)
+        return
+    disrupted.run(in_flight)
+    disrupted.run_clean(*(drawn(story, in_order) for story in disrupted.steady))
+    disrupted.run(*(drawn(story, killed) for story in disrupted.steady))
+
+
+def drawn(story: Story, several: Sequence[Callable[[Story], Acts]]) -> Acts:
+    """Return acts in an order that the seed draws."""
+    return chain.from_iterable(act(story) for act in story.chance.sample(several, len(several)))
 
 
 def test_a_node_is_lost_and_those_that_were_replaced_wake_up_fenced(
@@ -175,12 +189,12 @@ def test_a_node_is_lost_and_those_that_were_replaced_wake_up_fenced(
 ) -> None:
     """By a power cut, which no process survives; in a soak also by a cut of its link."""
     node = nodes.other_than(nodes.of_operator(disrupted.cluster))
-    disrupted.run(*(acts.spread(each, node) for each in disrupted.steady))
+    disrupted.run_clean(*(acts.spread(each, node) for each in disrupted.steady))
     with disrupted.explained():
         nodes.cut_power(disrupted.cluster, disrupted.steady, node)
     if in_soak:
         # A rollout, or a deleted pod, brings pods back to the node that was lost before.
-        disrupted.run(
+        disrupted.run_clean(
             acts.spread(disrupted.rota, node),
             chain(acts.rolling_restart(disrupted.kafka), acts.spread(disrupted.kafka, node)),
         )

@@ -295,7 +295,11 @@ readinessProbe:
 {{- end -}}
 {{- $_ := set $kafka $cluster.name true -}}
 {{- if and $cluster.saslMechanism (not $cluster.secret) -}}
-{{- fail (printf "kafka.clusters needs a secret with username and password for cluster %s, because its saslMechanism is %s" $cluster.name $cluster.saslMechanism) -}}
+{{- $keys := ternary "client-id and client-secret" "username and password" (eq $cluster.saslMechanism "OAUTHBEARER") -}}
+{{- fail (printf "kafka.clusters needs a secret with %s for cluster %s, because its saslMechanism is %s" $keys $cluster.name $cluster.saslMechanism) -}}
+{{- end -}}
+{{- if ne (eq (default "" $cluster.saslMechanism) "OAUTHBEARER") (not (empty $cluster.tokenEndpointUrl)) -}}
+{{- fail (printf "kafka.clusters needs tokenEndpointUrl with saslMechanism OAUTHBEARER, and only then, for cluster %s" $cluster.name) -}}
 {{- end -}}
 {{- end -}}
 {{- if and (eq .Values.tls.source "cert-manager") (not .Values.tls.certManager.issuerRef.name) -}}

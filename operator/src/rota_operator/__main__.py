@@ -103,6 +103,10 @@ def run_cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     config = config_of(options, own_namespace(), socket.gethostname())
     if error := error_in(config):
         parser.error(error)
+    from rota_service.partial_packages import load_submodules_only
+
+    # Of the client of Kubernetes the one for asyncio only, without the other's two hundred modules, and 7 MiB.
+    load_submodules_only("kubernetes")
     from rota_operator.cluster.credentials import NoCredentials
     from rota_operator.cluster.kafka_access import InvalidClusters
     from rota_operator.cluster.process import run

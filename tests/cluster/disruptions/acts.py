@@ -70,9 +70,15 @@ def check_that_it_waited(story: Story, life: Life, deleted_ms: int) -> None:
 
 
 def spread(story: Story, node: str) -> Acts:
-    """Delete pods until one with partitions runs on a node."""
-    while not any(life.node == node and life.partitions for life in story.lives.running()):
+    """Delete pods until one with partitions runs on a node, and one elsewhere: a StatefulSet's pods are not replaced while a node is lost."""
+    while not is_spread(story, node):
         yield from delete_pod(story)
+
+
+def is_spread(story: Story, node: str) -> bool:
+    """Return whether there are pods with partitions on a node, and others elsewhere."""
+    are_there = {life.node == node for life in story.lives.running() if life.partitions}
+    return are_there == {True, False}
 
 
 def evict(story: Story) -> Acts:

@@ -1,11 +1,11 @@
-"""Disruptions in an order that a seed draws, for some time: of pods in all stories side by side, or of a node, which hits all of them."""
+"""Disruptions in an order that a seed draws, for some time: of pods in one story after the other, or of a node, which hits all of them."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from tests.cluster.disruptions import acts, nodes
-from tests.cluster.disruptions.story import Acts, Story, run_all
+from tests.cluster.disruptions.story import Acts, Story, run_in_turn
 from tests.support.cluster import Cluster
 from tests.support.processes import steady_ms
 
@@ -32,7 +32,7 @@ def drain(cluster: Cluster, stories: Sequence[Story]) -> None:
 def node_to_lose(cluster: Cluster, stories: Sequence[Story]) -> str:
     """Return the name of the node on which the operator does not run, once each story has a pod with partitions there."""
     node = nodes.other_than(nodes.of_operator(cluster))
-    run_all(*(acts.spread(story, node) for story in stories))
+    run_in_turn(*(acts.spread(story, node) for story in stories))
     return node
 
 
@@ -60,7 +60,7 @@ def mix(cluster: Cluster, stories: Sequence[Story], seed: int, for_s: float) -> 
     while steady_ms() < until_ms:
         of_node = next(rounds)
         if of_node is None:
-            run_all(*(next(deck)(story) for story, deck in zip(stories, decks, strict=True)))
+            run_in_turn(*(next(deck)(story) for story, deck in zip(stories, decks, strict=True)))
         else:
             of_node(cluster, stories)
         played += 1

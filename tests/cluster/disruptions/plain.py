@@ -1,8 +1,8 @@
 """
 The peer of the disrupted applications: a consumer of confluent-kafka that does the same work, without Rota.
 
-Run in pods, by its text: cooperative-sticky, offsets of processed records committed each second and by `close()` on SIGTERM. Each
-partition has a thread, as a handler of Rota works on partitions side by side.
+Run in pods, by its text: offsets of processed records are committed in an interval and by `close()` on SIGTERM. By partition, each of them
+has a thread, as a handler of Rota works on partitions side by side; one by one, the thread that polls does the work.
 """
 
 import json
@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 FOLDER = Path("/events")
 # Of librdkafka's group metadata: the generation follows its magic.
 MAGIC = b"CGMDv2:"
+ONE_BY_ONE = "one-by-one"
 
 
 def now_ms() -> int:
@@ -32,9 +33,10 @@ def now_ms() -> int:
 class PlainConsumer:
     """The consumer and its workers. Invariant: an offset is stored only after its record is done."""
 
-    def __init__(self, topic: str, work_s: float, config: Mapping[str, object]) -> None:
+    def __init__(self, topic: str, work_s: float, ordering: str, config: Mapping[str, object]) -> None:
         self._topic = topic
         self._work_s = work_s
+        self._is_one_by_one = ordering == ONE_BY_ONE
         self._file = (FOLDER / f"{os.uname().nodename}.{now_ms()}").open("w", buffering=1)
         self._writing = threading.Lock()
         self._stopping = threading.Event()
@@ -42,6 +44,8 @@ class PlainConsumer:
         self._processed: SimpleQueue[Message] = SimpleQueue()
         self._pools: dict[int, ThreadPoolExecutor] = {}
         self._work: dict[int, Future[None]] = {}
+        # The last one that was written.
+        self._generation = -1
         self._consumer = Consumer(dict(config))
 
     def run(self) -> None:
@@ -59,6 +63,7 @@ class PlainConsumer:
             if message is not None and message.error() is None:
                 self._begin(message)
             self._store()
+            self._note_generation()
         self._finish([*self._work])
         self._write("closing")
         self._consumer.close()
@@ -69,11 +74,22 @@ class PlainConsumer:
             numbers = [each.partition for each in partitions]
             if event != "assigned":
                 self._finish(numbers)
-            metadata: bytes = self._consumer.consumer_group_metadata()
-            (generation,) = struct.unpack_from("=i", metadata, len(MAGIC))
-            self._write(event, partitions={self._topic: numbers}, generation=generation)
+            self._write(event, partitions={self._topic: numbers}, generation=self._present_generation())
 
         return noted
+
+    def _note_generation(self) -> None:
+        """Write a new generation, also of a rebalance that moves none of the partitions of this consumer."""
+        generation = self._present_generation()
+        if generation != self._generation:
+            self._generation = generation
+            self._write("generation", generation=generation)
+
+    def _present_generation(self) -> int:
+        metadata: bytes = self._consumer.consumer_group_metadata()
+        generation: int
+        (generation,) = struct.unpack_from("=i", metadata, len(MAGIC))
+        return generation
 
     def _finish(self, numbers: Sequence[int]) -> None:
         """Wait for the work on these partitions, and store its offsets."""
@@ -87,6 +103,9 @@ class PlainConsumer:
             self._consumer.store_offsets(self._processed.get())
 
     def _begin(self, message: Message) -> None:
+        if self._is_one_by_one:
+            self._process(message)
+            return
         number = message.partition() or 0
         pool = self._pools.setdefault(number, ThreadPoolExecutor(1))
         self._work[number] = pool.submit(self._process, message)
@@ -104,5 +123,5 @@ class PlainConsumer:
 
 
 if __name__ == "__main__":
-    topic, work_ms, config = sys.argv[1:]
-    PlainConsumer(topic, int(work_ms) / 1000, json.loads(config)).run()
+    topic, work_ms, ordering, config = sys.argv[1:]
+    PlainConsumer(topic, int(work_ms) / 1000, ordering, json.loads(config)).run()

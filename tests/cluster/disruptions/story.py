@@ -328,6 +328,12 @@ def run_all(*stories: Acts) -> None:
         wait_for(what, does_any_get_on, within_s=WITHIN_S, poll_s=0.1)
 
 
+def run_in_turn(*stories: Acts) -> None:
+    """Run stories one after the other. Raises ProcessFailed with what one waits for when it does not get on."""
+    for story in stories:
+        run_all(story)
+
+
 def explained(story: Story) -> str:
     """Describe pods, owners and broken rules, for an error."""
     states = {name: each["status"].get("phase") for name, each in story.pods().items()}

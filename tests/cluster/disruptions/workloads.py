@@ -1,11 +1,12 @@
 """The disrupted workloads: engines for their records, manifests of pods that write their events to the disk of their node, and of groups."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.cluster.disruptions import app
+from tests.cluster.disruptions import app, plain
 from tests.cluster.disruptions.lives import Lives
 from tests.cluster.disruptions.story import PARTITIONS, Setting, Story
 from tests.kafka.delivery_engines import KafkaEngine
@@ -19,6 +20,9 @@ from tests.support.kafka import running as kafka_running
 
 COORDINATOR_FLAGS = ("--group-initial-rebalance-delay-ms=0", "--insecure")
 APPLICATION = Path(app.__file__).read_text()
+# With a limit on what a pod processes: one record at a time.
+APPLICATION_ONE_BY_ONE = APPLICATION.replace("ordering=ordering)", "ordering=ordering, concurrency=1)")
+PLAIN = Path(plain.__file__).read_text()
 # On the disks of the nodes, below /var.
 EVENTS = "disrupted"
 # What `kubectl drain` evicts: other tests' pods stay.
@@ -65,6 +69,22 @@ def workload(setting: Setting, image: str, program: str = APPLICATION, *argument
     if setting.kind == "StatefulSet":
         made["kind"] = setting.kind
         made["spec"] |= {"serviceName": setting.name, "podManagementPolicy": "Parallel"}
+    return made
+
+
+def plain_workload(setting: Setting, image: str, config: Mapping[str, object]) -> Manifest:
+    """A workload of plain consumers; `config` adds to the properties of librdkafka. Its pods start at once, for no group scales it."""
+    properties = {
+        "bootstrap.servers": setting.servers,
+        "group.id": setting.group_id,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "auto.offset.reset": "earliest",
+        "enable.auto.offset.store": False,
+        **config,
+    }
+    arguments = (setting.topic, str(setting.work_ms), setting.ordering, json.dumps(properties))
+    made = workload(setting, image, PLAIN, *arguments)
+    made["spec"]["replicas"] = setting.replicas
     return made
 
 

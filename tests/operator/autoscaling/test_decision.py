@@ -314,6 +314,14 @@ def test_growth_for_a_load_that_rises_slowly_is_not_noted_as_ineffective() -> No
     assert history_of(calm, spec, history).ineffective == ()
 
 
+def test_a_number_outside_of_the_bounds_is_changed_although_no_replica_was_busy_yet() -> None:
+    idle: dict[str, Any] = {"done": 0, "busy_seconds": 0.0, "backlog": 1}
+    assert (after(**idle).replicas, after(**idle).reason) == (2, Reason.SERVICE_RATE_UNKNOWN)
+    for bounds, replicas in (({"min_replica_count": 3}, 3), ({"max_replica_count": 1}, 1)):
+        found = after(spec=spec_of(partition_alignment="off", **bounds), **idle)
+        assert (found.replicas, found.reason) == (replicas, Reason.OUT_OF_BOUNDS)
+
+
 def hot(rate: float) -> Sample:
     """One partition has almost all of the load."""
     loads = tuple(PartitionLoad(f"orders-{n}", rate if n == 0 else 0.1, 0) for n in range(12))

@@ -48,14 +48,26 @@ def test_replicas_that_start_too_late_are_added_for_the_backlog_that_there_will_
     # Half of what arrives is left, so in 130 s the oldest record is 65 s old; (40 + (400 + 20 * 130) / 60) / 7 = 12.9
     found = starting_in(130_000, *with_backlog(200, 400, 400))
     assert (found.replicas, found.inputs.will_be_late) == (12, True)
-    # In 110 s it is 55 s old.
-    assert starting_in(110_000, *with_backlog(200, 400, 400)).replicas == 6
+    # In 110 s it is 55 s old; one is spare.
+    assert starting_in(110_000, *with_backlog(200, 400, 400)).replicas == 7
 
 
 def test_replicas_start_too_late_as_long_as_their_start_was_not_measured() -> None:
     # (40 + (400 + 20 * 30) / 60) / 7 = 8.1
     found = starting_in(None, *with_backlog(200, 400, 400))
     assert (found.replicas, found.inputs.will_be_late) == (9, True)
+
+
+def test_one_replica_more_is_kept_where_records_would_be_late_before_a_further_one_has_started() -> None:
+    """A load that rises is then met by a replica that is there."""
+    # 15 / 7 = 2.1
+    samples = samples_of(12, arrival_rate=15.0)
+    assert starting_in(None, *samples).replicas == 3
+    assert starting_in(60_000, *samples).replicas == 3
+    found = starting_in(60_001, *samples)
+    assert found.replicas == 4
+    assert "needed, one of them spare because a further one takes 60 s to start: 4" in found.explanation
+    assert starting_in(60_001, *samples_of(12, arrival_rate=0.0)).replicas == 1, "without a load none is kept"
 
 
 def test_a_load_that_the_replicas_can_process_makes_nothing_late() -> None:

@@ -18,13 +18,18 @@ from tests.operator.autoscaling.histories import history_of, spec_of
 pytestmark = pytest.mark.soak("autoscaling")
 
 # Fifty rounds of the soak are 10,000 histories for each rule.
-EXAMPLES = settings(max_examples=200, deadline=None)
+EXAMPLES = settings(max_examples=200)
 RATES = some.one_of(
     some.none(), some.floats(0, 1e6), some.sampled_from([float("nan"), -1.0, float("inf"), 0.0])
 )
 COUNTS = some.one_of(some.none(), some.integers(0, 10**9), some.just(-1))
 LOADS = some.builds(
-    PartitionLoad, some.sampled_from(["a-0", "a-1", "b-0"]), some.floats(0, 1e5), some.integers(0, 10**6)
+    PartitionLoad,
+    some.sampled_from(["a-0", "a-1", "b-0"]),
+    some.floats(0, 1e5),
+    some.integers(0, 10**6),
+    some.floats(0, 1e5),
+    some.sampled_from([0.0, 1.0, 1e4]),
 )
 
 
@@ -113,7 +118,7 @@ def test_more_load_never_gives_fewer_replicas(
 def test_nothing_changes_on_unknown(samples: Sequence[Sample], spec: Autoscaling, missing: str) -> None:
     last = replace(samples[-1], at_ms=samples[-1].at_ms + 1, **{missing: None})  # type: ignore[arg-type]
     found = decided([*samples, last], spec)
-    assert found.replicas == last.replicas or (missing != "partitions" and last.partitions == 0)
+    assert not found.is_change or (missing != "partitions" and last.partitions == 0)
 
 
 @EXAMPLES
@@ -131,6 +136,22 @@ def test_there_is_at_most_one_change_for_each_interval(samples: Sequence[Sample]
             assert changed_ms is None or now_ms - changed_ms >= spec.min_change_interval_seconds * 1000
             history = history.with_change(now_ms, replicas, found.replicas)
             replicas, changed_ms = found.replicas, now_ms
+        elif found.is_rebalance:
+            assert changed_ms is None or now_ms - changed_ms >= spec.min_change_interval_seconds * 1000
+            history = history.with_rebalance(now_ms, found.inputs.hot_partitions)
+            changed_ms = now_ms
+
+
+@EXAMPLES
+@given(histories(), specs())
+def test_a_rebalance_is_for_a_hot_partition_and_changes_no_number(
+    samples: Sequence[Sample], spec: Autoscaling
+) -> None:
+    found = decided(samples, spec)
+    if found.is_rebalance:
+        assert found.replicas == found.inputs.replicas
+        assert found.inputs.hot_partitions
+        assert found.inputs.rebalance_gain > 0
 
 
 @EXAMPLES

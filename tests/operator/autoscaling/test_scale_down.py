@@ -165,7 +165,7 @@ EVENTS = some.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some.lists(some.tuples(EVENTS, some.integers(0, 20_000)), max_size=30))
 def test_it_ends_and_scales_only_when_all_victims_are_drained(events: Sequence[tuple[Event, int]]) -> None:
     machine, now_ms = ScaleDown(), 0

@@ -72,6 +72,8 @@ class ScaledWorld:
         self.pods: dict[str, Json] = {name: {"metadata": {"name": name}} for name in names}
         self.owners = [names[number % replicas] for number in range(PARTITIONS)]
         self.arrival_rate = 0.0
+        # Of partition 0, in addition.
+        self.hot_rate = 0.0
         self.ends = [0.0] * PARTITIONS
         self.now_ms = AT_MS
         self.is_recorded = True
@@ -86,6 +88,9 @@ class ScaledWorld:
         self.exceptions: list[Exception] = []
         # Answers to drains: an error, or none. A future that is not done delays them.
         self.drained: Awaitable[str] | None = None
+        # Pods that report that their member leads the group, and the answers to orders to rebalance; no error, if there is none.
+        self.leaders: tuple[str, ...] = ()
+        self.rebalance_errors: dict[str, str] = {}
         # What the next changes of the number are refused with.
         self.failures: list[ApiError] = []
         self.autoscaler = self.start()
@@ -123,6 +128,7 @@ class ScaledWorld:
         for _ in range(count):
             self.now_ms += POLL_MS
             self.ends = [each + self.arrival_rate / PARTITIONS * POLL_MS / 1000 for each in self.ends]
+            self.ends[0] += self.hot_rate * POLL_MS / 1000
             self._view = view
             self.autoscaler.update(self.subject())
             self.autoscaler.poll()
@@ -159,7 +165,9 @@ class ScaledWorld:
         reports = {
             name: pb.SidecarReport(
                 sidecar=name,
-                member=pb.MemberReport(records_done=int(done_s * SERVICE_RATE), busy_seconds=done_s),
+                member=pb.MemberReport(
+                    records_done=int(done_s * SERVICE_RATE), busy_seconds=done_s, leads=name in self.leaders
+                ),
             )
             for name in names
         }
@@ -183,6 +191,9 @@ class ScaledWorld:
     # --------------------------------------------------------------- what the autoscaler asks for
 
     async def _order(self, sidecar: SidecarRef, order: pb.SidecarOrder, within_s: float) -> pb.OrderAnswer:
+        if order.WhichOneof("order") == "rebalance":
+            self.acts.append(f"rebalance {sidecar.pod}: {order.rebalance.reason}")
+            return pb.OrderAnswer(error=self.rebalance_errors.get(sidecar.pod, ""))
         assert (order.WhichOneof("order"), order.drain.within_ms) == ("drain", int(within_s * 1000))
         self.acts.append(f"drain {sidecar.pod}")
         return pb.OrderAnswer(

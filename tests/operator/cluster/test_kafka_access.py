@@ -61,6 +61,32 @@ def test_the_files_of_a_cluster_become_properties(tmp_path: Path) -> None:
     assert "KEY" not in repr(found)
 
 
+def test_client_credentials_of_a_token_endpoint_become_properties(tmp_path: Path) -> None:
+    folder = tmp_path / "main"
+    folder.mkdir()
+    for name in ("client-id", "client-secret", "token-endpoint-ca.crt"):
+        (folder / name).write_text(f"{name} of it\n")
+    (tmp_path / LIST).write_text(
+        "clusters: [{name: main, bootstrapServers: ['main:9093'], tls: true, saslMechanism: OAUTHBEARER, "
+        "tokenEndpointUrl: 'https://idp/token', scope: kafka}]"
+    )
+    found = access(read_credentials(tmp_path), "main:9093")
+    assert dict(found.properties) == {
+        "bootstrap.servers": "main:9093",
+        "client.id": "rota-operator",
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": "probe",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+        "sasl.oauthbearer.client.id": "client-id of it",
+        "sasl.oauthbearer.client.secret": "client-secret of it",
+        "sasl.oauthbearer.scope": "kafka",
+        "https.ca.pem": "token-endpoint-ca.crt of it",
+    }
+    assert "client-secret of it" not in repr(found)
+
+
 def test_files_are_read_anew_and_a_missing_one_is_named(tmp_path: Path) -> None:
     known = credentials(tmp_path, username="u")
     problem = "the operator cannot read the credentials of Kafka cluster main (password: No such file or directory); check its Secret"

@@ -15,6 +15,7 @@ from rota_operator.cluster.scaling_record import (
     changed,
     history_of,
     is_new,
+    rebalanced,
     recorded,
 )
 from rota_operator.spec.status import ConsumerGroupStatus, Scaling, ScalingDecision
@@ -109,6 +110,14 @@ def test_the_next_leader_waits_from_the_last_change_and_knows_what_did_not_help(
     bound = decide(histories.history_of(samples, spec, replace(history, change=None)), spec)
     assert bound is not None
     assert (bound.replicas, bound.reason) == (2, Reason.INEFFECTIVE_CHANGE)
+
+
+def test_the_next_leader_waits_from_the_last_rebalance_too() -> None:
+    history = history_of(stored(rebalanced(Scaling(), AT_MS)))
+    assert (history.change, history.changed_ms) == (None, AT_MS)
+    assert (
+        history_of(stored(rebalanced(changed(Scaling(), AT_MS), AT_MS + 5_000))).changed_ms == AT_MS + 5_000
+    )
 
 
 @pytest.mark.parametrize("scaling", [Scaling(), Scaling(recommendation=3)])

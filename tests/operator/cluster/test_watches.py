@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+import aiohttp
 import kopf
 import pytest
 from aiohttp import web
@@ -43,6 +44,21 @@ CLEANUP_S = 0.1
 ONE, TWO = Key("shop", "one"), Key("shop", "two")
 # Answers one watch of ConsumerGroups; returning ends it.
 WatchAnswer = Callable[["Server", web.Request, web.StreamResponse], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _all_is_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Check that each client that was opened is closed in the end."""
+    opened: list[aiohttp.ClientSession] = []
+    start = aiohttp.ClientSession.__init__
+
+    def noted(self: aiohttp.ClientSession, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  as they are
+        start(self, *arguments, **options)
+        opened.append(self)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "__init__", noted)
+    yield
+    assert [each for each in opened if not each.closed] == []
 
 
 def discovery_of(kinds: tuple[ResourceKind, ...]) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from rota_proto.fleet.v1 import fleet_pb2 as pb
 from rota_proto.fleet.v1.fleet_pb2_grpc import FleetStub
 from rota_service.server_certificates import CertificateFiles, Certificates
 from tests.support.certificates import Authority
+from tests.support.coordinator import OWN_CONNECTION
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +51,7 @@ async def outcome(channel: grpc.aio.Channel) -> grpc.StatusCode:
 def trusting(address: str, authority: Authority) -> grpc.aio.Channel:
     credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
     # Else a channel to the same address reuses the connection, and its certificate.
-    return grpc.aio.secure_channel(address, credentials, options=[("grpc.use_local_subchannel_pool", 1)])
+    return grpc.aio.secure_channel(address, credentials, options=OWN_CONNECTION)
 
 
 def test_sidecars_that_trust_the_authority_connect_and_others_do_not(tmp_path: Path) -> None:

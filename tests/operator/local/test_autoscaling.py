@@ -32,7 +32,12 @@ AUTOSCALING: Mapping[str, Any] = {
 GROUPS: Mapping[str, Mapping[str, Any]] = {"work": AUTOSCALING, "dry": {**AUTOSCALING, "dryRun": True}}
 
 
-def manifests(name: str, autoscaling: Mapping[str, Any], notes: Path) -> list[dict[str, Any]]:
+def manifests(
+    name: str,
+    autoscaling: Mapping[str, Any],
+    notes: Path,
+    **fields: Any,  # noqa: ANN401  fields of any type
+) -> list[dict[str, Any]]:
     """A group of one replica on a topic of the same name."""
     labels = {"app": name}
     app = {
@@ -47,6 +52,7 @@ def manifests(name: str, autoscaling: Mapping[str, Any], notes: Path) -> list[di
         "scaleTargetRef": {"name": name},
         "delivery": {"concurrency": 1},
         "autoscaling": dict(autoscaling),
+        **fields,
     }
     template = {"metadata": {"labels": labels}, "spec": {"containers": [app]}}
     workload = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
@@ -62,7 +68,7 @@ def manifests(name: str, autoscaling: Mapping[str, Any], notes: Path) -> list[di
 
 
 class Scaled:
-    """Both groups, and what is known of them."""
+    """The groups, and what is known of them."""
 
     def __init__(self, folder: Path, process: Process) -> None:
         self._home = folder / ".rota"
@@ -107,10 +113,14 @@ class Scaled:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Scaled]:
-    """Both groups under `rota up`, each stable with one replica."""
-    for name, autoscaling in GROUPS.items():
-        documents = manifests(name, autoscaling, folder / f"{name}.notes")
+def running(
+    folder: Path,
+    groups: Mapping[str, Mapping[str, Any]] = GROUPS,
+    **fields: Any,  # noqa: ANN401  fields of any type
+) -> Iterator[Scaled]:
+    """Groups under `rota up`, each stable with the replicas that it begins with."""
+    for name, autoscaling in groups.items():
+        documents = manifests(name, autoscaling, folder / f"{name}.notes", **fields)
         (folder / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
     command = [
         sys.executable,
@@ -125,9 +135,9 @@ def running(folder: Path) -> Iterator[Scaled]:
     try:
         process.wait_until((folder / ".rota" / "page").exists, within_s=WITHIN_S)
         scaled = Scaled(folder, process)
-        for name in GROUPS:
+        for name in groups:
             fill(scaled.address, name, *[0] * PARTITIONS)
-        scaled.until(lambda: all(scaled.group(name)["state"] == "Stable" for name in GROUPS))
+        scaled.until(lambda: all(scaled.group(name)["state"] == "Stable" for name in groups))
         yield scaled
     finally:
         process.stop(within_s=WITHIN_S)

@@ -63,6 +63,10 @@ def test_credentials_are_for_groups_of_the_namespace_and_granted_ones(
         ([MAIN | {"bootstrapServers": []}], "clusters.yaml.clusters[0].bootstrapServers must have 1 or more elements"),
         ([MAIN | {"bootstrapServers": ["rota://a:7070"]}], "clusters.yaml.clusters[0].bootstrapServers[0] must match"),
         ([MAIN | {"saslMechanism": "GSSAPI"}], "clusters.yaml.clusters[0].saslMechanism must be"),
+        ([MAIN | {"saslMechanism": "OAUTHBEARER"}], "must set tokenEndpointUrl with saslMechanism OAUTHBEARER, and only then"),
+        ([MAIN | {"tokenEndpointUrl": "https://idp/token"}], "must set tokenEndpointUrl with saslMechanism OAUTHBEARER, and only then"),
+        ([MAIN | {"tokenEndpointUrl": "http://idp/token"}], "clusters.yaml.clusters[0].tokenEndpointUrl must match"),
+        ([MAIN | {"scope": "kafka"}], "must set scope with tokenEndpointUrl only"),
         ([MAIN | {"password": "secret"}], "clusters.yaml.clusters[0].password is an unknown field"),
     ],
 )  # fmt: skip

@@ -14,6 +14,7 @@ from rota_operator.spec.validation import Path, dotted, parse_spec
 from rota_sidecar.config import kafka_properties as sidecars_properties
 from rota_sidecar.config.flag_types import PROPERTY_LENGTH_MAX
 from rota_sidecar.config.settings import parse_json, values_of
+from rota_sidecar.engines.kafka.clients import uses_python_client
 from tests.operator.spec.manifests import Spec, small, whole
 from tests.operator.spec.test_validation import leaves
 
@@ -182,6 +183,8 @@ def test_owned_properties_are_those_that_the_sidecar_refuses() -> None:
     for name in ("OWNED", "OWNED_PREFIXES", "FREE", "CALLBACK", "KEY"):
         assert getattr(kafka_properties, name) == getattr(sidecars_properties, name), name
     assert kafka_properties.LENGTH_MAX == PROPERTY_LENGTH_MAX
+    mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+    assert {each for each in mechanisms if uses_python_client(each)} == kafka_properties.WITHOUT_LIBRDKAFKA
 
 
 def test_a_small_group_asks_for_nothing_that_is_not_there() -> None:

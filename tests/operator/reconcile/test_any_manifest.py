@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from rota_operator.plan.supported import UNSUPPORTED_FIELDS, Backend
@@ -128,7 +128,7 @@ OF_THE_SPEC = {
 }
 
 
-@settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2_000)
 @given(BASES, SPECS | VALID, TARGETS, st.sampled_from([(1, 28), (1, 34), (1, 35), (1, 36)]))
 def test_a_manifest_ends_in_a_refusal_with_its_path_or_in_a_plan_that_comes_to_rest(
     base: Json, changes: Json, workloads: Json, version: tuple[int, int]
@@ -200,7 +200,7 @@ EDITS = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PODS, st.lists(EDITS, max_size=3), st.sampled_from(["Deployment", "StatefulSet"]))
 def test_a_workload_that_was_adopted_and_released_is_what_its_owner_applied(
     pod: Json, edits: Json, kind: str

@@ -300,7 +300,8 @@ def test_a_workload_that_cannot_be_adopted_is_refused(target: Json, spec: Json, 
         ({**KAFKA, "config": {"ssl.ca.location": "a"}}, Reason.UNSUPPORTED_FIELD, "spec.config.ssl.ca.location is set by the sidecar"),
         ({"auth": LOGIN}, Reason.UNSUPPORTED_FIELD, "spec.auth.sasl applies to Kafka brokers only"),
         ({"auth": {"tls": {}}}, Reason.UNSUPPORTED_FIELD, "spec.auth.tls applies to Kafka brokers only"),
-        ({**KAFKA, "auth": {"sasl": {**LOGIN["sasl"], "mechanism": "GSSAPI"}}}, Reason.UNSUPPORTED_FIELD, "spec.auth.sasl.mechanism GSSAPI"),
+        ({**KAFKA, "auth": {"sasl": {**LOGIN["sasl"], "mechanism": "GSSAPI"}}}, Reason.INVALID_SPEC, "spec.auth.sasl must set userSecret and passwordSecret with"),
+        ({**KAFKA, "auth": {"sasl": {**LOGIN["sasl"], "mechanism": "OAUTHBEARER"}}}, Reason.INVALID_SPEC, "spec.auth.sasl must set userSecret and passwordSecret with"),
     ],
 )  # fmt: skip
 def test_a_spec_that_cannot_be_followed_is_refused_with_its_path_and_changes_nothing(

@@ -52,7 +52,7 @@ def check(world: World) -> None:
     assert len(users) == len(set(users)), "two pods use one membership"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 11)), max_size=80))
 def test_a_membership_has_one_user_and_the_group_as_many_members_as_are_wanted(
     history: list[tuple[str, int]],
@@ -68,7 +68,6 @@ def test_a_membership_has_one_user_and_the_group_as_many_members_as_are_wanted(
     assert len(world.sidecars) == world.size
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 3))
 def test_a_rollout_passes_each_membership_on(size: int, surge: int) -> None:
     world = World(size)

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 import yaml
 
 Spec = dict[str, Any]
+KERBEROS = {
+    "keytabSecret": {"name": "orders", "key": "keytab"},
+    "krb5ConfSecret": {"name": "realm", "key": "krb5.conf"},
+}
 WHOLE = Path(__file__).parent / "whole.yaml"
 
 
@@ -48,7 +52,68 @@ def changed(change: Callable[[Spec], object]) -> Spec:
     return spec
 
 
+USER = {"name": "user", "key": "username"}
+CLIENT = {
+    "tokenEndpointUrl": "https://idp.example/token",
+    "clientIdSecret": USER,
+    "clientSecretSecret": USER,
+}
+SERVICE_ACCOUNT = {"audience": "kafka"}
+
+
+def with_sasl(**sasl: object) -> Spec:
+    """The small one, with a login."""
+    return {**small(), "auth": {"sasl": sasl}}
+
+
+def with_oauth(**source: object) -> Spec:
+    """The small one, with a source of bearer tokens."""
+    return with_sasl(mechanism="OAUTHBEARER", oauthbearer=source)
+
+
 BROKEN = [
+    Broken(
+        "a password is missing",
+        with_sasl(mechanism="PLAIN", userSecret=USER),
+        "spec.auth.sasl",
+        "must set userSecret and passwordSecret with PLAIN and SCRAM, and neither with GSSAPI and OAUTHBEARER",
+    ),
+    Broken(
+        "a user has tokens",
+        with_sasl(mechanism="OAUTHBEARER", userSecret=USER, oauthbearer=CLIENT),
+        "spec.auth.sasl",
+        "must set userSecret and passwordSecret with PLAIN and SCRAM, and neither with GSSAPI and OAUTHBEARER",
+    ),
+    Broken(
+        "tokens have no source",
+        with_sasl(mechanism="OAUTHBEARER"),
+        "spec.auth.sasl",
+        "must set oauthbearer with OAUTHBEARER, and only then",
+    ),
+    Broken(
+        "passwords have a source of tokens",
+        with_sasl(mechanism="PLAIN", userSecret=USER, passwordSecret=USER, oauthbearer=CLIENT),
+        "spec.auth.sasl",
+        "must set oauthbearer with OAUTHBEARER, and only then",
+    ),
+    Broken(
+        "tokens have two sources",
+        with_oauth(**CLIENT, serviceAccountToken=SERVICE_ACCOUNT),
+        "spec.auth.sasl.oauthbearer",
+        "must set exactly one of serviceAccountToken and tokenEndpointUrl",
+    ),
+    Broken(
+        "a client has no secret",
+        with_oauth(**without(CLIENT, "clientSecretSecret")),
+        "spec.auth.sasl.oauthbearer",
+        "must set clientIdSecret and clientSecretSecret with tokenEndpointUrl",
+    ),
+    Broken(
+        "a service account has a scope",
+        with_oauth(serviceAccountToken=SERVICE_ACCOUNT, scope="kafka"),
+        "spec.auth.sasl.oauthbearer",
+        "must set clientIdSecret, clientSecretSecret, scope and caCertSecret with tokenEndpointUrl only",
+    ),
     Broken(
         "nothing is read",
         without(small(), "topics"),
@@ -108,6 +173,24 @@ BROKEN = [
         changed(lambda spec: spec["auth"]["tls"].pop("keySecret")),
         "spec.auth.tls",
         "must set both certSecret and keySecret",
+    ),
+    Broken(
+        "Kerberos beside a password",
+        changed(lambda spec: spec["auth"]["sasl"].update(kerberos=KERBEROS)),
+        "spec.auth.sasl",
+        "must set kerberos with GSSAPI, and only then",
+    ),
+    Broken(
+        "GSSAPI with a password",
+        changed(lambda spec: spec["auth"]["sasl"].update(mechanism="GSSAPI", kerberos=KERBEROS)),
+        "spec.auth.sasl",
+        "must set userSecret and passwordSecret with PLAIN and SCRAM, and neither with GSSAPI and OAUTHBEARER",
+    ),
+    Broken(
+        "a user without a password",
+        changed(lambda spec: spec["auth"]["sasl"].pop("passwordSecret")),
+        "spec.auth.sasl",
+        "must set userSecret and passwordSecret with PLAIN and SCRAM, and neither with GSSAPI and OAUTHBEARER",
     ),
     Broken(
         "two heartbeats a session",

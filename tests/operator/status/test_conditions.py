@@ -32,6 +32,7 @@ OF_ANOTHER = CoordinatorProblem(message="its certificate is not issued for the n
 UNKNOWN_GROUP = group(state="Unknown")
 UNOWNED = group(partitions=(partition(0), partition(1, owner=None), partition(2), partition(3)))
 SILENT = group(members=(member("orders-a"), member("orders-b", state="Unknown", generation=None)))
+UNATTENDED = group(members=(member("orders-a"), member("orders-b", unattached_seconds=0.0)))
 FOREIGN = group(members=(member("orders-a"), member("orders-b", state=OTHER_CLIENT, generation=None)))
 EMPTY = group(state="Empty", members=(), partitions=())
 REFUSED_MEMBER = replace(
@@ -47,6 +48,10 @@ WITHOUT_TOPIC = group(
 IDLE = replace(DECISION, desired_replicas=0)
 REFUSED_PODS = Pods(2, 0, 'pods "orders-x" is forbidden: exceeded quota: pods, requested: pods=1')
 ON_KAFKA = replace(DECISION, coordination="Kafka")
+
+
+# By the status of the condition.
+READY = {"True": group(), "False": UNOWNED}
 
 
 def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
@@ -85,6 +90,8 @@ def of_kafka(*members: Any, **given: Any) -> GroupView:  # noqa: ANN401
         ({"group": WITHOUT_TOPIC}, "False", Reason.NO_PARTITIONS, "topic orders does not exist"),
         ({"group": UNOWNED}, "False", Reason.PARTITIONS_UNOWNED, "without an owner: orders-1"),
         ({"group": SILENT}, "Unknown", Reason.SIDECAR_SILENT, "no reports from: orders-b"),
+        ({"group": UNATTENDED}, "False", Reason.APPLICATION_MISSING, "owners of: orders-1 (orders-b); orders-3 (orders-b)"),
+        ({"group": UNATTENDED, "progress": progress(121)}, "False", Reason.PARTITIONS_STUCK, "no progress"),
         ({"group": FOREIGN}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-1 (orders-b has sent no report: it has not connected yet, or is no sidecar of Rota)"),
         ({"progress": {}}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0 (its owner reports nothing about it)"),
         ({"progress": progress(None)}, "Unknown", Reason.PROGRESS_UNKNOWN, "orders-0 (its sidecar does not report progress)"),
@@ -119,6 +126,24 @@ def test_the_progress_of_a_partition_is_that_of_its_owner() -> None:
     del made[reported(1)]
     ready = condition(status(progress=made), "Ready")
     assert (ready.status, ready.reason) == ("Unknown", Reason.PROGRESS_UNKNOWN)
+
+
+def test_a_group_that_was_ready_stays_so_while_an_application_starts_again() -> None:
+    """A group becomes Ready only once every owner has an application."""
+
+    def ready(before: str, unattached_s: float | None, lag_records: int = 0) -> tuple[str, str]:
+        found = group(
+            members=(member("orders-a"), member("orders-b", unattached_seconds=unattached_s)),
+            partitions=tuple(partition(number, lag_records=lag_records) for number in range(4)),
+        )
+        shown = condition(status(group=found, former=status(group=READY[before])), "Ready")
+        return shown.status, shown.reason
+
+    for lag_records in (0, 10):
+        assert ready("True", 5, lag_records) == ("True", Reason.PARTITIONS_PROGRESS)
+        assert ready("True", 5.1, lag_records) == ("False", Reason.APPLICATION_MISSING)
+        assert ready("False", 0.1, lag_records) == ("False", Reason.APPLICATION_MISSING)
+        assert ready("False", None, lag_records) == ("True", Reason.PARTITIONS_PROGRESS)
 
 
 def test_a_partition_is_stuck_after_the_threshold() -> None:
@@ -191,6 +216,7 @@ def test_rebalancing_is_what_the_coordinator_says(state: str, expected: str) -> 
     [
         ({"group": UNOWNED}, "Unknown", Reason.PARTITIONS_UNOWNED),
         ({"group": SILENT}, "Unknown", Reason.PROGRESS_UNKNOWN),
+        ({"group": UNATTENDED}, "False", Reason.APPLICATION_MISSING),
         ({"group": None}, "Unknown", Reason.PROGRESS_UNKNOWN),
         ({"group": EMPTY, "pods": Pods(0, 0), "decision": IDLE}, "False", Reason.SCALED_TO_ZERO),
     ],
@@ -393,7 +419,7 @@ PROGRESS = st.dictionaries(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     GROUPS,
     PROGRESS,

@@ -7,17 +7,19 @@ cheapest one the fewest replica-hours.
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple
 
 from tests.simulation.autoscaling.keda import KafkaTrigger
 from tests.simulation.autoscaling.run import Score, run
-from tests.simulation.autoscaling.traces import TRACES, Trace, arrivals_of
+from tests.simulation.autoscaling.traces import DEFAULT_STRATEGY, TRACES, Trace, arrivals_of
 
 DEFAULT = KafkaTrigger().lag_threshold
 # 5 and 50 are those of the examples in KEDA's documentation.
 THRESHOLDS = (5, DEFAULT, 20, 50, 100)
-# Threshold of Rota's column.
+# Thresholds of Rota's columns: with the assignment strategy of the trace, and with the default one if that is another.
 ROTA = None
+ROTA_BY_DEFAULT = 0
 # Lateness of two thresholds that differs by less is the same, in seconds for each run.
 LATENESS_TOLERANCE_S = 10
 
@@ -33,6 +35,9 @@ def scores_of(trace: Trace, seed: int) -> Mapping[int | None, Score]:
     """Run a trace with each autoscaler; returns scores by threshold."""
     arrivals = arrivals_of(trace, seed)
     found: dict[int | None, Score] = {ROTA: run(trace, arrivals, seed, None)[0]}
+    if trace.strategy != DEFAULT_STRATEGY:
+        by_default = replace(trace, strategy=DEFAULT_STRATEGY)
+        found[ROTA_BY_DEFAULT] = run(by_default, arrivals, seed, None)[0]
     for threshold in THRESHOLDS:
         found[threshold] = run(trace, arrivals, seed, KafkaTrigger(threshold))[0]
     return found

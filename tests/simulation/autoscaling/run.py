@@ -12,7 +12,7 @@ from tests.simulation.autoscaling.figures import RECORDS_PER_S
 from tests.simulation.autoscaling.group import ModelGroup
 from tests.simulation.autoscaling.keda import KafkaTrigger
 from tests.simulation.autoscaling.scalers import KedaScaler, RotaScaler, Scaler
-from tests.simulation.autoscaling.traces import HOUR, MINUTE, PARTITIONS, STEP_S, Trace
+from tests.simulation.autoscaling.traces import DEFAULT_STRATEGY, HOUR, MINUTE, PARTITIONS, STEP_S, Trace
 
 # A record that is not processed within this time misses the objective: the default of lagSecondsTarget.
 LAG_SLA_S = 60
@@ -64,7 +64,9 @@ def run(
     chance = random.Random(f"{trace.name} {seed} pods")
     first = sum(map(sum, arrivals[:12])) / (12 * STEP_S)
     initial = fit(math.ceil(first / (RECORDS_PER_S * SPEC.target_utilization)), PARTITIONS, SPEC)
-    group = ModelGroup(trace, initial, chance)
+    # Kafka's clients have no strategy that balances loads.
+    strategy = trace.strategy if trigger is None else DEFAULT_STRATEGY
+    group = ModelGroup(trace, initial, chance, strategy)
     scaler: Scaler = (
         RotaScaler(group, SPEC, chance)
         if trigger is None

@@ -1,8 +1,8 @@
 """
 The two autoscalers of a model group. `act` is called at the begin of each step.
 
-`RotaScaler` is the shell of `rota_operator.autoscaling`: it measures views and reports as the operator does, decides, and drains victims by
-the real state machine. `KedaScaler` reads lag from the broker, and sets the number as a ScaledObject and its HPA do.
+`RotaScaler` is the shell of `rota_operator.autoscaling`: it measures views and reports that are as old as those of the operator, decides, and
+drains victims by the real state machine. `KedaScaler` reads lag from the broker, and sets the number as a ScaledObject and its HPA do.
 """
 
 import random
@@ -34,11 +34,16 @@ from rota_operator.overview.description import PREPARING, STABLE, UNKNOWN
 from rota_operator.overview.view import EventKind, GroupView, HistoryEvent, MemberView, PartitionView
 from rota_operator.spec.workload import Autoscaling
 from rota_proto.fleet.v1.fleet_pb2 import MemberReport, SidecarReport
-from tests.simulation.autoscaling.figures import FINISH_S, TERMINATE_S
+from tests.simulation.autoscaling.figures import (
+    FINISH_S,
+    LOOK_TAKES_S,
+    REPORT_S,
+    TERMINATE_S,
+)
 from tests.simulation.autoscaling.group import TOPIC, ModelGroup, Pod, PodState
 from tests.simulation.autoscaling.hpa import SYNC_S
 from tests.simulation.autoscaling.keda import POLLING_S, KafkaTrigger, ScaledObject
-from tests.simulation.autoscaling.traces import PARTITIONS, STEP_S
+from tests.simulation.autoscaling.traces import PARTITIONS
 
 HISTORY_SHOWN = 10
 
@@ -54,15 +59,24 @@ class Scaler(Protocol):
 class RotaScaler:
     """Rota's autoscaler, with the core's own functions."""
 
-    def __init__(self, group: ModelGroup, spec: Autoscaling, chance: random.Random) -> None:
+    def __init__(
+        self,
+        group: ModelGroup,
+        spec: Autoscaling,
+        chance: random.Random,
+        history: History | None = None,
+    ) -> None:
+        """Begin with a history; without one, the group was there before, and its replicas have been seen to start."""
         self._group = group
         self._spec = spec
-        self._history = History()
+        self._history = history or History(start_ms=int(sum(group.trace.pod_start_s) / 2 * 1000))
         self._last: Measurement | None = None
         self._scale_down = ScaleDown()
         # Drains that are under way: the victims, and the times of their answers.
         self._drains: dict[str, float] = {}
-        self._next_poll_s = float(STEP_S * chance.randrange(spec.polling_interval // STEP_S or 1))
+        self._next_poll_s = float(group.step_s * chance.randrange(spec.polling_interval // group.step_s or 1))
+        # Time of the first look at the offsets; the next ones follow at intervals.
+        self._looked_s = chance.uniform(0, group.setting.offsets_s)
         self.decisions: list[Decision] = []
 
     def act(self) -> None:
@@ -80,14 +94,19 @@ class RotaScaler:
     def _poll(self) -> None:
         group = self._group
         now_ms = int(group.now_s * 1000)
-        view = view_of(group)
-        reports = reports_of(group) if group.trace.is_known(group.now_s) else {}
+        age_s = (group.now_s - self._looked_s) % (group.setting.offsets_s + LOOK_TAKES_S)
+        view = view_of(group, age_s)
+        reports = reports_of(group, group.setting.reports_s) if group.trace.is_known(group.now_s) else {}
         self._last = measure(self._last, view, reports, group.replicas, now_ms)
         self._history = self._history.with_sample(self._last.sample, self._spec)
         decision = decide(self._history, self._spec)
         assert decision is not None, "there is a sample"
         if not isinstance(self._scale_down.state, Idle):
             self._handle(ReplicasObserved(group.replicas))
+        elif decision.is_rebalance:
+            self.decisions.append(decision)
+            self._history = self._history.with_rebalance(now_ms, decision.inputs.hot_partitions)
+            group.order_rebalance()
         elif decision.replicas != group.replicas:
             self._apply(decision, now_ms)
 
@@ -133,10 +152,12 @@ class RotaScaler:
             self._drains[victim] = group.now_s + group.draw(FINISH_S)
 
 
-def view_of(group: ModelGroup) -> GroupView:
-    """Return what the operator's overview knows; within a gap it knows the members and nothing of their work."""
+def view_of(group: ModelGroup, age_s: float = 0.0) -> GroupView:
+    """Return what the operator's overview knows, with offsets of this age; within a gap it knows the members and nothing of their work."""
     is_known = group.trace.is_known(group.now_s)
-    partitions = tuple(_partition_view(group, each, is_known) for each in range(PARTITIONS))
+    partitions = tuple(
+        _partition_view(group, each, age_s if is_known else None) for each in range(PARTITIONS)
+    )
     members = tuple(_member_view(each, is_known) for each in group.members())
     history = tuple(
         HistoryEvent(
@@ -147,20 +168,21 @@ def view_of(group: ModelGroup) -> GroupView:
     )
     state = PREPARING if group.is_rebalancing() else STABLE
     return GroupView(
-        TOPIC, TOPIC, state, group.generation, "cooperative-sticky", members, partitions, 0, 0,
+        TOPIC, TOPIC, state, group.generation, group.strategy, members, partitions, 0, 0,
         None, None, None, None, len(group.rebalances), history,
     )  # fmt: skip
 
 
-def _partition_view(group: ModelGroup, number: int, is_known: bool) -> PartitionView:
+def _partition_view(group: ModelGroup, number: int, age_s: float | None) -> PartitionView:
+    """Return what is known of a partition, with offsets of this age; None: nothing but its owner."""
     pod = group.owner(number)
     owner = None if pod is None else pod.name
-    if not is_known:
+    if age_s is None:
         return PartitionView(TOPIC, number, owner)
-    end, committed = int(group.arrived[number]), group.committed(number)
+    end, committed = group.ended(number, age_s), group.committed(number, age_s)
     return PartitionView(
         TOPIC, number, owner, committed=committed, end=end, lag_records=end - committed,
-        lag_seconds=group.age_s(number),
+        lag_seconds=group.uncommitted_s(number, age_s),
     )  # fmt: skip
 
 
@@ -170,14 +192,14 @@ def _member_view(pod: Pod, is_known: bool) -> MemberView:
     )
 
 
-def reports_of(group: ModelGroup) -> dict[str, SidecarReport]:
-    """Return the sidecars' reports, as far as they are measured."""
-    return {
-        each.name: SidecarReport(
-            member=MemberReport(records_done=int(each.done), busy_seconds=each.busy_s), sidecar=each.name
-        )
-        for each in group.members()
-    }
+def reports_of(group: ModelGroup, interval_s: float = REPORT_S) -> dict[str, SidecarReport]:
+    """Return the last reports of the sidecars, as far as they are measured."""
+    found = {}
+    for each in group.members():
+        done, busy_s = each.counters(interval_s, group.step_s)
+        member = MemberReport(records_done=int(done), busy_seconds=busy_s)
+        found[each.name] = SidecarReport(member=member, sidecar=each.name)
+    return found
 
 
 class KedaScaler:
@@ -188,8 +210,8 @@ class KedaScaler:
     ) -> None:
         self._group = group
         self._scaled = ScaledObject(trigger, *bounds)
-        self._next_sync_s = float(STEP_S * chance.randrange(SYNC_S // STEP_S))
-        self._next_poll_s = float(STEP_S * chance.randrange(POLLING_S // STEP_S))
+        self._next_sync_s = float(group.step_s * chance.randrange(SYNC_S // group.step_s))
+        self._next_poll_s = float(group.step_s * chance.randrange(POLLING_S // group.step_s))
 
     def act(self) -> None:
         """Poll and sync if they are due."""

@@ -6,13 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.autoscaling.figures import PAUSE_S, RECORDS_PER_S
+from tests.simulation.autoscaling.figures import COMMIT_S, IN_CLUSTER, RECORDS_PER_S, REPORT_S
 from tests.simulation.autoscaling.group import ModelGroup, PodState
 from tests.simulation.autoscaling.keda import KafkaTrigger
-from tests.simulation.autoscaling.race import ROTA, THRESHOLDS, Result, scores_of
+from tests.simulation.autoscaling.race import ROTA, ROTA_BY_DEFAULT, THRESHOLDS, Result, scores_of
 from tests.simulation.autoscaling.run import Score, flaps_of, run
+from tests.simulation.autoscaling.scalers import view_of
 from tests.simulation.autoscaling.shares import fair_shares
-from tests.simulation.autoscaling.traces import MINUTE, PARTITIONS, STEP_S, TRACES, Trace, arrivals_of
+from tests.simulation.autoscaling.traces import (
+    DEFAULT_STRATEGY,
+    MINUTE,
+    PARTITIONS,
+    STEP_S,
+    TRACES,
+    Trace,
+    arrivals_of,
+)
 
 STEP = TRACES[0]
 # The first half hour of the trace, and 20 minutes of the higher load.
@@ -59,7 +68,7 @@ def test_a_pod_that_joins_takes_partitions_in_one_rebalance_and_they_pause() -> 
     while not group.rebalances:
         group.step(even(6.0))
     rebalance = group.rebalances[0]
-    assert PAUSE_S.low <= rebalance.pause_s <= PAUSE_S.high
+    assert IN_CLUSTER.pause_s.low <= rebalance.pause_s <= IN_CLUSTER.pause_s.high
     assert [len(each.partitions) for each in group.members()] == [3, 3, 3, 3]
     assert group.members()[-1].state is PodState.RUNNING
 
@@ -72,6 +81,65 @@ def test_a_pod_that_leaves_is_counted_until_then_and_its_partitions_move() -> No
     group.step(even(6.0))
     assert [len(each.partitions) for each in group.members()] == [6, 6]
     assert group.pod_seconds == 3 * STEP_S + 2 * STEP_S
+
+
+def test_an_ordered_rebalance_moves_neighbours_away_from_a_hot_partition_if_the_strategy_looks_at_loads() -> (
+    None
+):
+    arrivals = even(6.0)
+    arrivals[0] += 8.0 * STEP_S
+    for strategy, left in (("load-aware-sticky", [0]), (DEFAULT_STRATEGY, [0, 3, 6, 9])):
+        group = ModelGroup(STEP, 3, random.Random(1), strategy)
+        for _ in range(3):
+            group.step(arrivals)
+        hot = group.owner(0)
+        group.order_rebalance()
+        group.step(arrivals)
+        (rebalance,) = group.rebalances
+        assert IN_CLUSTER.pause_s.low <= rebalance.pause_s <= IN_CLUSTER.pause_s.high
+        assert hot is not None
+        assert (group.owner(0), sorted(hot.partitions)) == (hot, left)
+
+
+def test_what_a_view_shows_is_as_old_as_its_last_look() -> None:
+    group = group_of()
+    for _ in range(4):
+        group.step(even(6.0))
+    now, then = view_of(group), view_of(group, 2.0)
+    # A partition gets a record each 2 s.
+    assert [each.end for each in now.partitions] == [10] * PARTITIONS
+    assert [each.end for each in then.partitions] == [9] * PARTITIONS
+    assert all((each.committed or 0) <= (each.end or 0) for each in then.partitions)
+
+
+def test_the_lag_in_a_view_is_that_of_the_first_record_without_a_commit() -> None:
+    """Records that are processed at once wait for the commit of their owner: between 0 s and COMMIT_S, and for the look."""
+    group = group_of()
+    for _ in range(60):
+        group.step(even(6.0))
+    assert group.oldest_s() == 0
+    lags = [each.lag_seconds for each in view_of(group, 1.0).partitions if each.lag_seconds is not None]
+    assert len(lags) == PARTITIONS
+    assert 0 < max(lags) <= 2 * COMMIT_S
+
+
+def test_the_lag_in_a_view_of_a_backlog_is_its_age() -> None:
+    group = group_of(replicas=1)
+    for _ in range(60):
+        group.step(even(2 * RECORDS_PER_S))
+    seen_s = max(each.lag_seconds or 0.0 for each in view_of(group, 1.0).partitions)
+    assert group.oldest_s() > 100
+    assert seen_s == pytest.approx(group.oldest_s(), abs=2 * COMMIT_S)
+
+
+def test_counters_in_reports_are_at_most_a_report_old() -> None:
+    group = group_of()
+    for _ in range(10):
+        group.step(even(6.0))
+    for pod in group.members():
+        done, busy_s = pod.counters(REPORT_S, STEP_S)
+        assert pod.done - pod.rate * REPORT_S <= done <= pod.done
+        assert pod.busy_s - REPORT_S <= busy_s <= pod.busy_s
 
 
 def test_a_downstream_system_at_its_limit_keeps_all_pods_busy() -> None:
@@ -125,6 +193,16 @@ def test_rota_rebalances_less_often_than_keda_at_any_threshold() -> None:
     scores = scores_of(SHORT, 1)
     assert set(scores) == {ROTA, *THRESHOLDS}
     assert all(scores[ROTA].rebalances <= scores[each].rebalances for each in THRESHOLDS)
+
+
+def test_rota_moves_the_neighbours_of_a_hot_partition_and_a_row_has_the_default_strategy() -> None:
+    """Records of the hot partition are late in any case; those of its neighbours, and what they cost it, are not."""
+    trace = next(each for each in TRACES if each.strategy != DEFAULT_STRATEGY)
+    scores = scores_of(replace(trace, duration_s=80 * MINUTE), 1)
+    assert set(scores) == {ROTA, ROTA_BY_DEFAULT, *THRESHOLDS}
+    assert scores[ROTA].late_s <= scores[ROTA_BY_DEFAULT].late_s
+    assert scores[ROTA].added <= 1
+    assert scores[ROTA].rebalances > scores[ROTA_BY_DEFAULT].rebalances
 
 
 def scored(**scores: Score) -> Result:

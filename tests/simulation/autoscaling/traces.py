@@ -11,8 +11,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rota_sidecar.core.assignors.load_aware import LoadAwareSticky
+from rota_sidecar.core.assignors.sticky import CooperativeSticky
 from tests.simulation.autoscaling.figures import POD_START_S, Range
 
+DEFAULT_STRATEGY = CooperativeSticky.name
 STEP_S = 5
 PARTITIONS = 12
 MINUTE, HOUR = 60, 3_600
@@ -39,6 +42,8 @@ class Trace:
     pod_start_s: Range = POD_START_S
     # Nothing is known of the group within these times, in seconds.
     gaps_s: Sequence[tuple[float, float]] = ()
+    # Assignment strategy of the group that Rota scales.
+    strategy: str = DEFAULT_STRATEGY
     # Records per second that the downstream system takes of all replicas; None: no limit.
     downstream_rate: float | None = None
 
@@ -108,8 +113,10 @@ TRACES = (
         "hot partition",
         2 * HOUR,
         lambda _at_s, _: 12,
-        "12/s in all partitions; within 50 minutes one of them has 7/s more, above what a replica processes",
+        "12/s in all partitions; within 50 minutes one of them has 7/s more, above what a replica processes; Rota's group has "
+        "`assignment.strategy: load-aware-sticky`, as its guide advises",
         hot_rate=lambda at_s: _between(at_s, 20 * MINUTE, 70 * MINUTE, 7, 0),
+        strategy=LoadAwareSticky.name,
     ),
     Trace(
         "flapping",

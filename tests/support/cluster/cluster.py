@@ -29,6 +29,8 @@ from tests.support.network import NetworkNamespace
 from tests.support.processes import Process, wait_for
 
 READY_WITHIN_S = 60
+# Of HorizontalPodAutoscalers. Kubernetes' own is 15 s.
+AUTOSCALER_SYNC_S = 1
 KUBECONFIG = "kubeconfig"
 MACHINES = "machines"
 # Of kubelets: a pod's folder has its UID as name.
@@ -38,7 +40,13 @@ PODS, PROJECTED = "/var/lib/kubelet/pods", "kubernetes.io~projected"
 class Cluster:
     """A running cluster, see `running`."""
 
-    def __init__(self, folder: Path, prepared: Prepared, nodes: Sequence[addresses.NodeAddress]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        prepared: Prepared,
+        nodes: Sequence[addresses.NodeAddress],
+        autoscaler_sync_s: int = AUTOSCALER_SYNC_S,
+    ) -> None:
         self.kubeconfig = folder / KUBECONFIG
         """Works from this machine."""
         self.base_image = prepared.base.name
@@ -50,7 +58,7 @@ class Cluster:
         self._kubectl = Kubectl(prepared.machinery.kube, self.kubeconfig)
         self._reader: ApiReader | None = None
         control = self._machine("cp")
-        self._control_plane = ControlPlane(control, self._pki, prepared.machinery.kube)
+        self._control_plane = ControlPlane(control, self._pki, prepared.machinery.kube, autoscaler_sync_s)
         self._nodes = {
             at.name: Node(at, self._machine(at.name), control, self._pki, cgroup_of(folder)) for at in nodes
         }
@@ -287,10 +295,13 @@ def statuses_of(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 @contextmanager
 def running(
-    folder: Path, prepared: Prepared, nodes: Sequence[addresses.NodeAddress] = addresses.NODES
+    folder: Path,
+    prepared: Prepared,
+    nodes: Sequence[addresses.NodeAddress] = addresses.NODES,
+    autoscaler_sync_s: int = AUTOSCALER_SYNC_S,
 ) -> Iterator[Cluster]:
     """A cluster in an empty folder; everything but the folder is gone at the end. Without nodes, pods stay Pending."""
-    cluster = Cluster(folder, prepared, nodes)
+    cluster = Cluster(folder, prepared, nodes, autoscaler_sync_s)
     try:
         cluster.start()
         yield cluster

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.cluster import audit
 from tests.support.cluster.addresses import API_PORT, CONTROL_PLANE, DOMAIN, NODES, SERVICES
 from tests.support.cluster.machine import Machine
-from tests.support.cluster.pki import API_TO_KUBELET, Pki
+from tests.support.cluster.pki import API_TO_AGGREGATED, API_TO_KUBELET, Pki
 
 READY_WITHIN_S = 60
 ETCD = "http://127.0.0.1:2379"
@@ -27,8 +27,10 @@ PODS_LEAVE_AFTER_S = 5
 class ControlPlane:
     """The control plane on its machine."""
 
-    def __init__(self, machine: Machine, pki: Pki, kube: Path) -> None:
+    def __init__(self, machine: Machine, pki: Pki, kube: Path, autoscaler_sync_s: int) -> None:
+        """`autoscaler_sync_s` is the interval at which HorizontalPodAutoscalers are evaluated."""
         self.machine = machine
+        self._autoscaler_sync_s = autoscaler_sync_s
         self._pki = pki
         self._kube = kube
 
@@ -102,9 +104,23 @@ class ControlPlane:
             "--kubelet-client-key", pki.key(API_TO_KUBELET.name),
             "--kubelet-preferred-address-types", "InternalIP",  # no DNS out there knows the nodes' names
             "--enable-aggregator-routing",  # this machine has no kube-proxy: dial pods, not Services
+            *self._aggregation(),
             "--default-not-ready-toleration-seconds", str(PODS_LEAVE_AFTER_S),
             "--default-unreachable-toleration-seconds", str(PODS_LEAVE_AFTER_S),
             *audit.flags(self.machine.folder),
+        ]  # fmt: skip
+
+    def _aggregation(self) -> list[str | Path]:
+        """Flags with which servers of APIServices recognize the API server, and believe it who the user is."""
+        client = API_TO_AGGREGATED
+        return [
+            "--proxy-client-cert-file", self._pki.certificate(client.name),
+            "--proxy-client-key-file", self._pki.key(client.name),
+            "--requestheader-client-ca-file", self._pki.authority,
+            "--requestheader-allowed-names", client.user,  # the authority signs others' certificates, too
+            "--requestheader-username-headers", "X-Remote-User",
+            "--requestheader-group-headers", "X-Remote-Group",
+            "--requestheader-extra-headers-prefix", "X-Remote-Extra-",
         ]  # fmt: skip
 
     def _controller_manager(self) -> list[str | Path]:
@@ -114,7 +130,7 @@ class ControlPlane:
             "--root-ca-file", self._pki.authority,
             "--use-service-account-credentials",
             "--node-monitor-period", "1s", "--node-monitor-grace-period", NODE_LOST_AFTER,
-            "--horizontal-pod-autoscaler-sync-period", "1s",  # the default is 15 s
+            "--horizontal-pod-autoscaler-sync-period", f"{self._autoscaler_sync_s}s",
             "--flex-volume-plugin-dir", "/var/lib/flex-volumes",  # the default is outside what a machine has of its own
         ]  # fmt: skip
 

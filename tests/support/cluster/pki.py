@@ -35,6 +35,9 @@ CLIENTS = (
 )
 # The API server asks kubelets for logs with a certificate, not with a kubeconfig.
 API_TO_KUBELET = Certificate("apiserver-kubelet", "apiserver-kubelet-client")
+# With this one it passes requests on to the servers of APIServices, with the names of the users.
+API_TO_AGGREGATED = Certificate("front-proxy", "front-proxy-client")
+OF_API_SERVER = (API_TO_KUBELET, API_TO_AGGREGATED)
 SERVERS = (
     Certificate(
         "apiserver",
@@ -56,7 +59,7 @@ class Pki:
 
     def create(self, kube: Path) -> None:
         self.folder.mkdir()
-        wanted = [asdict(certificate) for certificate in (*CLIENTS, API_TO_KUBELET, *SERVERS)]
+        wanted = [asdict(certificate) for certificate in (*CLIENTS, *OF_API_SERVER, *SERVERS)]
         subprocess.run([kube, "pki", self.folder], input=json.dumps(wanted), text=True, check=True)
         for client in CLIENTS:
             self.write_kubeconfig(self.kubeconfig(client.name), API, client.name)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.cluster import Cluster
+from tests.support.cluster.logins import write_login
 from tests.support.definitions import SPARK_OPERATOR
 from tests.support.processes import Process, free_port
 from tests.support.spark import installation
@@ -44,8 +45,8 @@ def running(cluster: Cluster, *namespaces: str) -> Iterator[Process]:
         (folder / TEMPLATES.name).mkdir()
         (folder / SETTINGS).mkdir()
         (folder / SETTINGS / "spark-defaults.conf").write_text(DEFAULTS)
-        kubeconfig.write_text(json.dumps(login(cluster)))
-        kubeconfig.chmod(0o600)
+        # Spark's client reads no keys like those of the cluster's own.
+        write_login(kubeconfig, cluster, ACCOUNT, ACCOUNTS_NAMESPACE)
         operator = start(folder, kubeconfig, logs(folder) / "operator.log", namespaces)
         try:
             operator.wait_until(lambda: READY in operator.log.read_text(), within_s=READY_WITHIN_S)
@@ -93,22 +94,6 @@ def account() -> list[dict[str, object]]:
             "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": ACCOUNTS_NAMESPACE}],
         },
     ]
-
-
-def login(cluster: Cluster) -> dict[str, object]:
-    """Return a kubeconfig with a token of the account: Spark's client reads no keys like those of the cluster's own."""
-    token = cluster.kubectl("create", "token", ACCOUNT, f"--namespace={ACCOUNTS_NAMESPACE}", "--duration=24h")
-    given = json.loads(cluster.kubectl("config", "view", "--raw", "--output=json"))
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": given["clusters"],
-        "users": [{"name": ACCOUNT, "user": {"token": token.strip()}}],
-        "contexts": [
-            {"name": ACCOUNT, "context": {"cluster": given["clusters"][0]["name"], "user": ACCOUNT}}
-        ],
-        "current-context": ACCOUNT,
-    }
 
 
 def server_of(kubeconfig: Path) -> str:

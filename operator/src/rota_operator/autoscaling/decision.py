@@ -33,6 +33,8 @@ class Reason(StrEnum):
     LOAD_BELOW_TARGET = "LoadBelowTarget"
     OUT_OF_BOUNDS = "OutOfBounds"
     FALLBACK = "Fallback"
+    # The same number of replicas, and a rebalance.
+    LOAD_SKEWED = "LoadSkewed"
     # No change.
     WITHIN_TARGET = "WithinTarget"
     METRICS_UNKNOWN = "MetricsUnknown"
@@ -58,6 +60,16 @@ class Decision:
     reason: Reason
     explanation: str
     inputs: Inputs
+
+    @property
+    def is_rebalance(self) -> bool:
+        """True if the group is to rebalance with the same number of replicas."""
+        return self.reason is Reason.LOAD_SKEWED
+
+    @property
+    def is_change(self) -> bool:
+        """True if there is something to do."""
+        return self.is_rebalance or self.replicas != self.inputs.replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +127,34 @@ def _by_load(inputs: Inputs, spec: Autoscaling) -> Decision:
     need = _need(inputs, spec, inputs.partitions)
     if need is None:
         text = f"{_load(inputs)}; no replica was busy yet, so it is unknown how many records one processes"
+        bounded = bounds_of(spec, inputs.partitions).clamp(inputs.replicas)
+        if bounded != inputs.replicas:
+            text = f"{text}; the bound is {bounded}"
+            return _change(inputs, spec, bounded, Reason.OUT_OF_BOUNDS, text)
         return _hold(inputs, Reason.SERVICE_RATE_UNKNOWN, text)
     if need.sustained > inputs.replicas:
         return _grow(inputs, spec, need, inputs.partitions)
-    if max(need.now, need.peak) < inputs.replicas:
-        return _shrink(inputs, spec, need, inputs.partitions)
-    return _steady(inputs, need)
+    is_less = max(need.now, need.peak) < inputs.replicas
+    found = _shrink(inputs, spec, need, inputs.partitions) if is_less else _steady(inputs, spec, need)
+    return found if found.is_change or not _is_skewed(inputs, spec) else _rebalance(inputs, spec)
+
+
+def _is_skewed(inputs: Inputs, spec: Autoscaling) -> bool:
+    """
+    Return whether a rebalance that moves partitions away from the owner of a hot one wins more than its pause costs.
+
+    Members that join or leave make the group rebalance without one. Where loads are unknown, it is unknown what would move.
+    """
+    is_changing = inputs.members is None or inputs.members < inputs.replicas or inputs.is_rolling_out
+    if is_changing or inputs.is_partial or inputs.is_rebalance_pending or inputs.is_rebalance_ineffective:
+        return False
+    lost_ms = (inputs.service_rate or 0.0) * inputs.replicas * _pause_ms(inputs)
+    return inputs.rebalance_gain * _horizon_ms(spec) > lost_ms
+
+
+def _rebalance(inputs: Inputs, spec: Autoscaling) -> Decision:
+    text = f"{_load(inputs)}; {_named(inputs)}, but a rebalance moves other partitions away from its owner"
+    return _change(inputs, spec, inputs.replicas, Reason.LOAD_SKEWED, text)
 
 
 def _need(inputs: Inputs, spec: Autoscaling, partitions: int) -> _Need | None:
@@ -133,11 +167,11 @@ def _need(inputs: Inputs, spec: Autoscaling, partitions: int) -> _Need | None:
         # Nothing is measured without a replica: begin with one.
         one = fit(1, partitions, spec)
         return _Need(one, one, one, 1)
-    exact = _replicas(demand, inputs.service_rate, spec)
+    exact = _replicas(demand, inputs, spec)
     return _Need(
         now=fit(exact, partitions, spec),
-        sustained=fit(_replicas(sustained, inputs.service_rate, spec), partitions, spec),
-        peak=fit(_replicas(peak * SHRINK_MARGIN, inputs.service_rate, spec), partitions, spec),
+        sustained=fit(_replicas(sustained, inputs, spec), partitions, spec),
+        peak=fit(_replicas(peak * SHRINK_MARGIN, inputs, spec), partitions, spec),
         exact=rounded_up(exact),
     )
 
@@ -146,26 +180,36 @@ def needed_replicas(inputs: Inputs, spec: Autoscaling) -> int | None:
     """Return the replicas that the load asks for, neither aligned nor bounded; None: unknown, or more than can be counted."""
     if inputs.knowledge is not Knowledge.GOOD or inputs.demand is None or inputs.service_rate is None:
         return None
-    needed = rounded_up(_replicas(inputs.demand, inputs.service_rate, spec))
+    needed = rounded_up(_replicas(inputs.demand, inputs, spec))
     return None if needed >= NEED_MAX else needed
 
 
-def _replicas(demand: float, service_rate: float | None, spec: Autoscaling) -> float:
-    """Return the quotient of demand and what a replica processes at the target utilization."""
+def _replicas(demand: float, inputs: Inputs, spec: Autoscaling) -> float:
+    """Return the quotient of demand and what a replica processes at the target utilization, and the spare replicas."""
     if demand <= 0:
         return 0.0
-    capacity = (service_rate or 0.0) * spec.target_utilization
-    return float(NEED_MAX) if demand >= capacity * NEED_MAX else demand / capacity
+    capacity = (inputs.service_rate or 0.0) * spec.target_utilization
+    if demand >= capacity * NEED_MAX:
+        return float(NEED_MAX)
+    return demand / capacity + _spare(inputs, spec)
+
+
+def _spare(inputs: Inputs, spec: Autoscaling) -> int:
+    """Return how many replicas are kept beyond the need: one, where records would be late before a further one has started."""
+    start_ms = inputs.start_ms
+    return int(start_ms is not None and start_ms > spec.lag_seconds_target * 1000)
 
 
 def _grow(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> Decision:
-    text = f"{_load(inputs)}: replicas needed: {need.now}"
+    text = _needed(inputs, spec, need.now)
     if inputs.members is not None and inputs.members < inputs.replicas:
         pending = inputs.replicas - inputs.members
         return _hold(
             inputs, Reason.REPLICAS_PENDING, f"{text}; {pending} of {inputs.replicas} have not joined"
         )
     if inputs.hot_partitions and _is_enough(inputs, spec):
+        if _is_skewed(inputs, spec):
+            return _rebalance(inputs, spec)
         return _hold(inputs, Reason.HOT_PARTITIONS, f"{text}, but {_named(inputs)}")
     is_most = need.sustained >= bounds_of(spec, partitions).high
     if not is_most and _is_rising(inputs, spec):
@@ -208,7 +252,8 @@ def _is_enough(inputs: Inputs, spec: Autoscaling) -> bool:
 
 def _named(inputs: Inputs) -> str:
     names = ", ".join(inputs.hot_partitions)
-    return f"{names}: more load than one replica processes, so further replicas do not help"
+    text = f"{names}: more load than one replica processes, so further replicas do not help"
+    return f"{text}, and a rebalance has moved nothing" if inputs.is_rebalance_ineffective else text
 
 
 def _is_urgent(inputs: Inputs, spec: Autoscaling) -> bool:
@@ -226,8 +271,12 @@ def _is_urgent(inputs: Inputs, spec: Autoscaling) -> bool:
 
 def _costs_more(inputs: Inputs, spec: Autoscaling, target: int) -> bool:
     """Return whether the replicas win back less within catchUpSeconds than all lose in the pause of the rebalance."""
-    horizon_ms = max(spec.catch_up_seconds, spec.min_change_interval_seconds) * 1000
-    return (target - inputs.replicas) * horizon_ms <= inputs.replicas * _pause_ms(inputs)
+    return (target - inputs.replicas) * _horizon_ms(spec) <= inputs.replicas * _pause_ms(inputs)
+
+
+def _horizon_ms(spec: Autoscaling) -> int:
+    """Return the time within which a change has to win back what its pause costs."""
+    return max(spec.catch_up_seconds, spec.min_change_interval_seconds) * 1000
 
 
 def _pause_ms(inputs: Inputs) -> int:
@@ -236,7 +285,7 @@ def _pause_ms(inputs: Inputs) -> int:
 
 def _shrink(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> Decision:
     target = max(need.now, need.peak)
-    text = f"{_load(inputs)}: replicas needed: {target}"
+    text = _needed(inputs, spec, target)
     high = bounds_of(spec, partitions).high
     wait_ms = spec.min_change_interval_seconds * 1000
     stay_ms = STAY_INTERVALS * wait_ms
@@ -261,17 +310,17 @@ def _shrink(inputs: Inputs, spec: Autoscaling, need: _Need, partitions: int) -> 
     return _change(inputs, spec, target, Reason.LOAD_BELOW_TARGET, text)
 
 
-def _steady(inputs: Inputs, need: _Need) -> Decision:
+def _steady(inputs: Inputs, spec: Autoscaling, need: _Need) -> Decision:
     if inputs.hot_partitions:
         return _hold(inputs, Reason.HOT_PARTITIONS, f"{_load(inputs)}; {_named(inputs)}")
     if need.now != inputs.replicas:
-        text = f"{_load(inputs)}: replicas needed: {need.now} now, {need.peak} within the last interval"
+        text = f"{_needed(inputs, spec, need.now)} now, {need.peak} within the last interval"
         return _hold(inputs, Reason.STABILIZING, text)
-    return _hold(inputs, Reason.WITHIN_TARGET, f"{_load(inputs)}: replicas needed: {need.now}")
+    return _hold(inputs, Reason.WITHIN_TARGET, _needed(inputs, spec, need.now))
 
 
 def _change(inputs: Inputs, spec: Autoscaling, replicas: int, reason: Reason, text: str) -> Decision:
-    """Change the number, unless the last change is too recent, or a rollout would replace replicas that drain."""
+    """Change the number, or rebalance, unless the last change is too recent, or a rollout would replace replicas that drain."""
     if replicas < inputs.replicas and inputs.is_rolling_out:
         return _hold(inputs, Reason.ROLLOUT, f"{text}; none is removed while the workload is rolled out")
     since_ms, wait_ms = inputs.since_change_ms, spec.min_change_interval_seconds * 1000
@@ -283,6 +332,13 @@ def _change(inputs: Inputs, spec: Autoscaling, replicas: int, reason: Reason, te
 
 def _hold(inputs: Inputs, reason: Reason, text: str) -> Decision:
     return Decision(inputs.replicas, reason, text, inputs)
+
+
+def _needed(inputs: Inputs, spec: Autoscaling, replicas: int) -> str:
+    spare = ""
+    if inputs.start_ms is not None and replicas and _spare(inputs, spec):
+        spare = f", one of them spare because a further one takes {inputs.start_ms // 1000} s to start"
+    return f"{_load(inputs)}: replicas needed{spare}: {replicas}"
 
 
 def _load(inputs: Inputs) -> str:

@@ -5,6 +5,7 @@ A value: each `with_` method returns the history after one more observation. Bou
 enough samples are there again, apart from the last change and the ineffective ones.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -27,6 +28,8 @@ GAP_INTERVALS = 6
 INEFFECTIVE_MS = 1_800_000
 # Share of the processing rate expected of the added replicas, below which a change did not help.
 EFFECTIVE_SHARE = 0.25
+# Share of the load that was to move away from hot partitions' owners; if so much of it is still to move, the rebalance did not help.
+EFFECTIVE_MOVES = 0.5
 # Share of time in which the replicas are busy, from which on something else than the load can be their limit.
 BUSY_SHARE = 0.8
 
@@ -44,8 +47,17 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A rebalance with the same number of replicas that the autoscaler has ordered, for the neighbours of hot partitions."""
+
+    at_ms: int
+    # As TOPIC-NUMBER, with the records per second that were to move away from their owners; empty: its effect was judged, or is not known.
+    moving_rates: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class IneffectiveChange:
-    """More replicas that did not process more: something else is the limit."""
+    """More replicas that did not process more: something else is the limit. With the same number: a rebalance that moved nothing."""
 
     at_ms: int
     before: int
@@ -79,6 +91,8 @@ class History:
     # True once the effect of `change` was judged, or if there is nothing to judge.
     is_judged: bool = True
     ineffective: tuple[IneffectiveChange, ...] = ()
+    # The last one.
+    rebalance: Rebalance | None = None
     # Records per second of a replica that is busy, as last known.
     service_rate: float | None = None
     # Time from the last growth until its replicas had joined; None: none was measured.
@@ -91,7 +105,7 @@ class History:
         last = self.observations[-1].sample if self.observations else None
         if last is not None and sample.at_ms == last.at_ms:
             return self
-        kept, since_ms, change = self.observations, self.since_ms, self.change
+        kept, since_ms, change, rebalance = self.observations, self.since_ms, self.change, self.rebalance
         is_back = last is not None and sample.at_ms < last.at_ms
         if (
             is_back
@@ -101,6 +115,8 @@ class History:
             kept, since_ms, last = (), sample.at_ms, None
         if change is not None and change.at_ms > sample.at_ms:
             change = replace(change, at_ms=sample.at_ms)
+        if rebalance is not None and rebalance.at_ms > sample.at_ms:
+            rebalance = replace(rebalance, at_ms=sample.at_ms)
         ineffective = tuple(
             replace(each, at_ms=min(each.at_ms, sample.at_ms))
             for each in self.ineffective
@@ -112,15 +128,32 @@ class History:
             observations=(*kept, added)[-SAMPLES_MAX:],
             since_ms=since_ms,
             change=change,
+            rebalance=rebalance,
             ineffective=ineffective,
         )
-        return grown._with_service_rate()._with_start()._with_judgement()
+        return grown._with_service_rate()._with_start()._with_judgement()._with_rebalance_judgement()
 
     def with_change(self, at_ms: int, before: int, after: int) -> "History":
         """Record that the number of replicas was changed by a decision on this history."""
         good = self.good_samples()
         change = Change(at_ms, before, after, self._done_rate(good), good[-1].backlog if good else None)
         return replace(self, change=change, is_judged=after <= before, is_starting=after > before)
+
+    def with_rebalance(self, at_ms: int, partitions: Collection[str]) -> "History":
+        """Record that a rebalance was ordered by a decision on this history, for the neighbours of these partitions."""
+        good = self.good_samples()
+        hottest = good[-1].hottest if good else ()
+        moving = tuple(
+            (each.name, each.moving_rate)
+            for each in hottest
+            if each.name in partitions and each.moving_rate > 0
+        )
+        return replace(self, rebalance=Rebalance(at_ms, moving))
+
+    @property
+    def changed_ms(self) -> int | None:
+        """Time of the last change, or rebalance with the same number of replicas, by the autoscaler; None: there was none."""
+        return max((each.at_ms for each in (self.change, self.rebalance) if each is not None), default=None)
 
     def good_samples(self) -> tuple[Sample, ...]:
         """Return the last samples since a rebalance settled that say something about the load: at most RATE_SAMPLES, oldest first."""
@@ -186,8 +219,26 @@ class History:
         is_waiting = backlog > 0 and backlog >= (change.backlog or 0) and _busy_share(good) >= BUSY_SHARE
         if after >= expected or not is_waiting:
             return judged
-        noted = IneffectiveChange(good[-1].at_ms, change.before, change.after)
-        return replace(judged, ineffective=(*self.ineffective, noted)[-INEFFECTIVE_MAX:])
+        return judged._with_ineffective(IneffectiveChange(good[-1].at_ms, change.before, change.after))
+
+    def _with_rebalance_judgement(self) -> "History":
+        """Judge the last rebalance once there are enough samples after it: it did not help if what was to move is still to move."""
+        rebalance = self.rebalance
+        if rebalance is None or not rebalance.moving_rates:
+            return self
+        good = tuple(each for each in self.good_samples() if each.at_ms > rebalance.at_ms)
+        if len(good) <= GOOD_SAMPLES:
+            return self
+        judged = replace(self, rebalance=Rebalance(rebalance.at_ms))
+        latest = good[-1]
+        now = {each.name: each.moving_rate for each in latest.hottest}
+        before_rate = sum(rate for _, rate in rebalance.moving_rates)
+        if sum(now.get(name, 0.0) for name, _ in rebalance.moving_rates) < before_rate * EFFECTIVE_MOVES:
+            return judged
+        return judged._with_ineffective(IneffectiveChange(latest.at_ms, latest.replicas, latest.replicas))
+
+    def _with_ineffective(self, found: IneffectiveChange) -> "History":
+        return replace(self, ineffective=(*self.ineffective, found)[-INEFFECTIVE_MAX:])
 
 
 def observation_of(sample: Sample, before: Sample | None) -> Observation:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rota_operator.autoscaling.history import GOOD_SAMPLES, History, Observation
-from rota_operator.autoscaling.samples import GroupActivity, Sample
+from rota_operator.autoscaling.samples import GroupActivity, PartitionLoad, Sample
 from rota_operator.spec.workload import Autoscaling
 
 HOT_SHOWN = 5
+# A hot partition of one sample alone is no reason to rebalance.
+GAIN_SAMPLES = 2
 # Assumed time from a change of the number until the added replicas process records, while none was measured.
 START_DEFAULT_MS = 30_000
 
@@ -63,14 +65,23 @@ class Inputs:
     will_be_late: bool
     # Partitions that have more load than one replica processes: more replicas do not help them.
     hot_partitions: tuple[str, ...]
+    # Records per second that the owner of a hot partition would process in addition if a rebalance moved its other partitions to members
+    # with less load, in both of the last two samples.
+    rebalance_gain: float
     # Expected duration of a rebalance; None: none was measured.
     pause_ms: int | None
+    # Time from the last growth until its replicas had joined; None: none was measured.
+    start_ms: int | None
+    # Time since the last change of the number, or rebalance with the same number, by the autoscaler.
     since_change_ms: int | None
-    # Time since the last change if that added replicas.
+    # Time since the last change of the number if that added replicas.
     since_growth_ms: int | None
     observed_ms: int
     # More replicas than this number did not help; None: no such change is known.
     ineffective_replicas: int | None
+    # The effect of the last rebalance with the same number of replicas is not known yet, or it has moved nothing.
+    is_rebalance_pending: bool
+    is_rebalance_ineffective: bool
     # The workload replaces its replicas: none is to be removed meanwhile.
     is_rolling_out: bool = False
 
@@ -88,7 +99,6 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
     mean = _mean(demands) or 0.0
     peaks = _recent(history, latest.at_ms - spec.min_change_interval_seconds * 1000)
     change = history.change
-    since_change_ms = None if change is None else latest.at_ms - change.at_ms
     return Inputs(
         at_ms=latest.at_ms,
         knowledge=_knowledge(history, len(good), spec),
@@ -111,12 +121,20 @@ def summarize(history: History, spec: Autoscaling) -> Inputs | None:
         is_partial=any(each.sample.is_partial for each in recent),
         is_late=_is_late(latest, spec),
         will_be_late=_will_be_late(history.observations[-1], rate, start_ms, spec),
-        hot_partitions=_hot(latest, rate, spec),
+        hot_partitions=tuple(each.name for each in _hot(latest, rate, spec)[:HOT_SHOWN]),
+        rebalance_gain=_rebalance_gain(recent[-GAIN_SAMPLES:], rate, spec),
         pause_ms=latest.pause_ms,
-        since_change_ms=since_change_ms,
-        since_growth_ms=None if change is None or change.after <= change.before else since_change_ms,
+        start_ms=start_ms,
+        since_change_ms=None if history.changed_ms is None else latest.at_ms - history.changed_ms,
+        since_growth_ms=None
+        if change is None or change.after <= change.before
+        else latest.at_ms - change.at_ms,
         observed_ms=latest.at_ms - (latest.at_ms if history.since_ms is None else history.since_ms),
-        ineffective_replicas=min((each.before for each in history.ineffective), default=None),
+        ineffective_replicas=min(
+            (each.before for each in history.ineffective if each.before != each.after), default=None
+        ),
+        is_rebalance_pending=history.rebalance is not None and bool(history.rebalance.moving_rates),
+        is_rebalance_ineffective=any(each.before == each.after for each in history.ineffective),
         is_rolling_out=latest.is_rolling_out,
     )
 
@@ -247,13 +265,37 @@ def _service_rate(known: float | None, latest: Sample) -> float | None:
     return min(known, limit)
 
 
-def _hot(sample: Sample, service_rate: float | None, spec: Autoscaling) -> tuple[str, ...]:
+def _hot(sample: Sample, service_rate: float | None, spec: Autoscaling) -> Sequence[PartitionLoad]:
     if service_rate is None or sample.partitions == 1:
         return ()
     capacity, within_s = service_rate * spec.target_utilization, catch_up_seconds(sample, spec)
-    hot = [each.name for each in sample.hottest if each.arrival_rate + each.backlog / within_s > capacity]
+    hot = [each for each in sample.hottest if each.arrival_rate + each.backlog / within_s > capacity]
     # Not a skew if most of the partitions that are looked at have that much: then the group as a whole is overloaded.
-    return tuple(hot[:HOT_SHOWN]) if len(hot) * 2 < len(sample.hottest) else ()
+    return hot if len(hot) * 2 < len(sample.hottest) else ()
+
+
+def _rebalance_gain(
+    observations: Sequence[Observation], service_rate: float | None, spec: Autoscaling
+) -> float:
+    """
+    Return what the owner of a hot partition would process in addition, in each of these samples.
+
+    An owner that can process all its partitions would gain nothing.
+    """
+    if service_rate is None or len(observations) < GAIN_SAMPLES:
+        return 0.0
+    gains = []
+    for sample in (each.sample for each in observations):
+        within_s = catch_up_seconds(sample, spec)
+        missing = (
+            (
+                each.moving_rate,
+                each.arrival_rate + each.backlog / within_s + each.neighbour_rate - service_rate,
+            )
+            for each in _hot(sample, service_rate, spec)
+        )
+        gains.append(max((min(moves, lacks) for moves, lacks in missing), default=0.0))
+    return max(0.0, min(gains))
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -5,10 +5,11 @@ Called by the shell at each polling interval with the measurement before.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 
 from rota_operator.autoscaling.samples import GroupActivity, PartitionLoad, Sample
+from rota_operator.autoscaling.skew import NO_NEIGHBOURS, neighbours_of
 from rota_operator.overview.description import STABLE, UNKNOWN
 from rota_operator.overview.samples import name_of
 from rota_operator.overview.view import EventKind, GroupView, PartitionView
@@ -119,4 +120,10 @@ def _hottest(view: GroupView, rates: Mapping[str, float | None]) -> tuple[Partit
         if (rate := rates[name_of(each)]) is not None and each.lag_records is not None
     ]
     loads.sort(key=lambda each: (-each.arrival_rate, -each.backlog, each.name))
-    return tuple(loads[:HOTTEST_MAX])
+    loads = loads[:HOTTEST_MAX]
+    found = neighbours_of([each.name for each in loads], view, rates)
+    neighbours = [found.get(each.name, NO_NEIGHBOURS) for each in loads]
+    return tuple(
+        replace(load, neighbour_rate=each.rate, moving_rate=each.moving_rate)
+        for load, each in zip(loads, neighbours, strict=True)
+    )

@@ -26,6 +26,10 @@ class PartitionLoad:
     arrival_rate: float
     # Number of uncommitted records.
     backlog: int
+    # Records per second that arrive in the other partitions of its owner, and those of them that a rebalance would move to other members;
+    # 0 unless the strategy of the group moves partitions by load.
+    neighbour_rate: float = 0.0
+    moving_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ def problem_of(sample: Sample) -> str:
         ("number of processed records", sample.done),
         *((f"arrival rate of {each.name}", each.arrival_rate) for each in sample.hottest),
         *((f"backlog of {each.name}", each.backlog) for each in sample.hottest),
+        *((f"arrival rate beside {each.name}", each.neighbour_rate) for each in sample.hottest),
+        *((f"arrival rate that moves away from {each.name}", each.moving_rate) for each in sample.hottest),
     )
     for name, value in numbers:
         if value is not None and (not math.isfinite(value) or value < 0):

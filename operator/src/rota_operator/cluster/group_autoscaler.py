@@ -3,6 +3,7 @@ Scales the workload of one ConsumerGroup by the decisions of `rota_operator.auto
 
 At each poll the group is measured, and the decision recorded. More pods are one request to the workload's scale subresource. Fewer go
 through the state machine of `scale_down`: the victims drain, pods of a Deployment get the lowest deletion cost, then the number falls.
+A rebalance with the same number is an order to the sidecar whose member leads the group.
 Each change reads the workload first, and is bound to the version that was read: a workload that is rolled out, or that another client
 has scaled meanwhile, is left alone. Drains expire by themselves, so an operator that ends at any step leaves no pod drained; deletion
 costs that it leaves are removed by the next scale-down.
@@ -16,6 +17,12 @@ from typing import Any, NamedTuple, assert_never
 from rota_operator.autoscaling.decision import Decision, decide, needed_replicas
 from rota_operator.autoscaling.inputs import Inputs, Knowledge
 from rota_operator.autoscaling.measure import Measurement, measure
+from rota_operator.autoscaling.rebalance_orders import (
+    ANSWER_S,
+    rebalance_order,
+    rebalance_problem,
+    rebalance_receivers,
+)
 from rota_operator.autoscaling.scale_down import (
     Action,
     Begin,
@@ -39,7 +46,7 @@ from rota_operator.cluster.errors import ApiError, Conflict, NotFound
 from rota_operator.cluster.event_recorder import NORMAL, WARNING, Fact
 from rota_operator.cluster.kinds import POD, workload_kind
 from rota_operator.cluster.queues import Key
-from rota_operator.cluster.scaling_record import changed, history_of, is_new, recorded
+from rota_operator.cluster.scaling_record import changed, history_of, is_new, rebalanced, recorded
 from rota_operator.cluster.seen_versions import order_of
 from rota_operator.fleet.principal import SidecarRef
 from rota_operator.overview.view import GroupView
@@ -194,21 +201,51 @@ class GroupAutoscaler:
         self._problem = problem_of(decision.inputs, self._problem, spec.fallback.failure_threshold)
         if is_new(former, decision):
             self._ports.on_decision(self._key, decision)
-            if spec.dry_run and decision.replicas != decision.inputs.replicas:
-                message = (
-                    f"would scale {self._subject.target.text} from {decision.inputs.replicas} to {decision.replicas} replicas (dry "
-                    f"run): {decision.reason}: {decision.explanation}"
+            if spec.dry_run and decision.is_change:
+                change = (
+                    "let the group rebalance"
+                    if decision.is_rebalance
+                    else f"scale {self._subject.target.text} from {decision.inputs.replicas} to {decision.replicas} replicas"
                 )
+                message = f"would {change} (dry run): {decision.reason}: {decision.explanation}"
                 self._ports.record_event(self._key, Fact(NORMAL, "ScalingRecommended", message))
         self._ports.on_state(self._key)
 
     def _apply(self, decision: Decision) -> None:
         before, after = decision.inputs.replicas, decision.replicas
-        if after == before or self._is_acting or not isinstance(self._scale_down.state, Idle):
+        if not decision.is_change or self._is_acting or not isinstance(self._scale_down.state, Idle):
             return
         self._is_acting = True
         self._reason = f"{decision.reason}: {decision.explanation}"
+        if decision.is_rebalance:
+            self._spawn(self._rebalance(decision))
+            return
         self._spawn(self._grow(before, after) if after > before else self._begin_scale_down(before, after))
+
+    async def _rebalance(self, decision: Decision) -> None:
+        """Order the member that leads the group to join again."""
+        try:
+            reading = self._ports.read(self._key, self._subject.spec)
+            if reading is None:
+                return
+            # Also if it fails: an order without an answer may have been executed.
+            at_ms = self._ports.wall_ms()
+            self._history = self._history.with_rebalance(at_ms, decision.inputs.hot_partitions)
+            self._record = rebalanced(self._record, at_ms)
+            self._ports.on_state(self._key)
+            pods, order = rebalance_receivers(reading.reports), rebalance_order(decision)
+            answers = await asyncio.gather(
+                *(self._ports.order(SidecarRef(self._key.namespace, each), order, ANSWER_S) for each in pods)
+            )
+        finally:
+            self._is_acting = False
+        problem = rebalance_problem({pod: each.error for pod, each in zip(pods, answers, strict=True)})
+        if problem:
+            message = f"group {reading.view.group_id} does not rebalance: {problem}"
+            self._ports.record_event(self._key, Fact(WARNING, "RebalanceFailed", message))
+        else:
+            message = f"ordered a rebalance of group {reading.view.group_id}: {self._reason}"
+            self._ports.record_event(self._key, Fact(NORMAL, "RebalanceOrdered", message))
 
     async def _grow(self, before: int, after: int) -> None:
         try:

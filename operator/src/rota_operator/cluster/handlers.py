@@ -15,6 +15,7 @@ import aiohttp
 import kopf
 from kopf._cogs.clients.errors import APIError, APIForbiddenError
 from kopf._cogs.clients.watching import WatchingError
+from kopf._cogs.structs.credentials import Vault
 from kopf._core.engines.peering import Identity
 from typing_extensions import override
 
@@ -202,7 +203,7 @@ async def watch(
     kopf has set its own signal handlers by the time `take_signals` is called, which sets those of the process again. Raises
     WatchFailed where kopf gives up; a right that is missing is raised as it is.
     """
-    others = asyncio.all_tasks()
+    others, vault = asyncio.all_tasks(), Vault()
     tasks = await kopf.spawn_tasks(
         registry=registry,
         settings=settings_of(namespaces),
@@ -211,6 +212,7 @@ async def watch(
         standalone=True,
         clusterwide=not namespaces,
         namespaces=list(namespaces),
+        vault=vault,
         stop_flag=stop,
     )
     take_signals()
@@ -221,6 +223,9 @@ async def watch(
     except (APIError, WatchingError, aiohttp.ClientError, TimeoutError, ValueError) as error:
         said = str(error) or type(error).__name__
         raise WatchFailed(f"the API server cannot be watched: {said[:MESSAGE_LENGTH_MAX]}") from None
+    finally:
+        # kopf closes its connections before its last tasks have ended, and those may have opened others.
+        await vault.close()
 
 
 async def _run(tasks: Collection[asyncio.Task[None]], others: Collection[asyncio.Task[Any]]) -> None:

@@ -22,6 +22,9 @@ LIST = "clusters.yaml"
 CA = ("ca.crt", "ssl.ca.pem")
 CLIENT_CERTIFICATE = (("tls.crt", "ssl.certificate.pem"), ("tls.key", "ssl.key.pem"))
 LOGIN = (("username", "sasl.username"), ("password", "sasl.password"))
+# librdkafka asks the token endpoint itself, and renews its tokens.
+CLIENT = (("client-id", "sasl.oauthbearer.client.id"), ("client-secret", "sasl.oauthbearer.client.secret"))
+ENDPOINT_CA = ("token-endpoint-ca.crt", "https.ca.pem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,26 @@ class KafkaCredentials:
             found |= texts(folder, [CA]) if (folder / CA[0]).exists() else {"ssl.ca.location": "probe"}
             if (folder / CLIENT_CERTIFICATE[0][0]).exists():
                 found |= texts(folder, CLIENT_CERTIFICATE)
-        if cluster.sasl_mechanism:
+        if cluster.token_endpoint_url:
+            found |= _token_properties(cluster, folder)
+        elif cluster.sasl_mechanism:
             found |= {"sasl.mechanism": cluster.sasl_mechanism, **texts(folder, LOGIN)}
         return found
+
+
+def _token_properties(cluster: KafkaCluster, folder: Path) -> Mapping[str, str]:
+    """Return the properties of a login with bearer tokens. Raises OSError, ValueError."""
+    found = {
+        "sasl.mechanism": cluster.sasl_mechanism,
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": cluster.token_endpoint_url,
+        **texts(folder, CLIENT),
+    }
+    if cluster.scope:
+        found["sasl.oauthbearer.scope"] = cluster.scope
+    if (folder / ENDPOINT_CA[0]).exists():
+        found |= texts(folder, [ENDPOINT_CA])
+    return found
 
 
 def texts(folder: Path, files: Sequence[tuple[str, str]]) -> dict[str, str]:

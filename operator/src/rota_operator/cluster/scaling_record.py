@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from rota_operator.autoscaling.decision import Decision
 from rota_operator.autoscaling.decision_log import DECISIONS_MAX
-from rota_operator.autoscaling.history import Change, History, IneffectiveChange
+from rota_operator.autoscaling.history import Change, History, IneffectiveChange, Rebalance
 from rota_operator.spec.status import IneffectiveScaling, Scaling, ScalingDecision, ScalingInputs
 from rota_operator.timestamps import milliseconds, timestamp
 
@@ -53,8 +53,13 @@ def changed(former: Scaling, at_ms: int) -> Scaling:
     return former.model_copy(update={"last_scale_time": timestamp(at_ms)})
 
 
+def rebalanced(former: Scaling, at_ms: int) -> Scaling:
+    """Return the record after a rebalance was ordered."""
+    return former.model_copy(update={"last_rebalance_time": timestamp(at_ms)})
+
+
 def history_of(scaling: Scaling) -> History:
-    """Return the history that a record stands for: the last change, whose effect is judged no more, and the ineffective ones."""
+    """Return the history that a record stands for: the last changes, whose effects are judged no more, and the ineffective ones."""
     change = None
     if scaling.last_scale_time is not None:
         done = next((each for each in scaling.decisions if each.replicas != each.recommendation), None)
@@ -64,7 +69,10 @@ def history_of(scaling: Scaling) -> History:
         IneffectiveChange(milliseconds(each.time), each.from_replicas, each.to_replicas)
         for each in scaling.ineffective
     )
-    return History(change=change, ineffective=noted)
+    at = scaling.last_rebalance_time
+    return History(
+        change=change, ineffective=noted, rebalance=None if at is None else Rebalance(milliseconds(at))
+    )
 
 
 def _entry(decision: Decision, *, dry_run: bool) -> ScalingDecision:

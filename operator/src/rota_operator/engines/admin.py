@@ -17,6 +17,8 @@ from rota_proto.coordinator.v1.coordinator_pb2 import (
 
 # Of one request.
 PARTITIONS_MAX = 10_000
+# Time limit of a request with so many: a busy coordinator takes longer for it than for a question.
+ALTER_S = 10.0
 
 
 async def commit_initial_offsets(
@@ -49,7 +51,7 @@ async def _alter_offsets(
     )
     answer = await ask_coordinator(
         coordinator,
-        lambda channel: AdminStub(channel).AlterOffsets(request, timeout=CALL_S),
+        lambda channel: AdminStub(channel).AlterOffsets(request, timeout=ALTER_S),
         lambda answer: answer.error_code,
     )
     codes = [

@@ -1,5 +1,6 @@
 """
-Scales one workload by the decisions of `rota_operator.autoscaling`: measures its group, starts replicas, drains and stops them.
+Scales one workload by the decisions of `rota_operator.autoscaling`: measures its group, starts replicas, drains and stops them, and orders
+rebalances with the same number of them.
 
 Run by the runner for each group with `spec.autoscaling.enabled`.
 """
@@ -13,6 +14,12 @@ from rota_operator.autoscaling.decision import Decision, decide
 from rota_operator.autoscaling.decision_log import DecisionLog
 from rota_operator.autoscaling.history import History
 from rota_operator.autoscaling.measure import Measurement, measure
+from rota_operator.autoscaling.rebalance_orders import (
+    ANSWER_S,
+    rebalance_order,
+    rebalance_problem,
+    rebalance_receivers,
+)
 from rota_operator.autoscaling.scale_down import (
     Action,
     Begin,
@@ -116,9 +123,11 @@ class Autoscaler:
         is_new = self._log.add(decision)
         self._workload.decisions = self._log.decisions
         if self._spec.dry_run:
-            if is_new and decision.replicas != replicas:
-                message = f"autoscaling (dry run) would scale from {replicas} to {decision.replicas}: "
-                self._ports.dashboard.record_event(group_id, EventKind.SCALE, message + decision.explanation)
+            if is_new and decision.is_change:
+                scale = f"scale from {replicas} to {decision.replicas}"
+                change = "let the group rebalance" if decision.is_rebalance else scale
+                message = f"autoscaling (dry run) would {change}: {decision.explanation}"
+                self._ports.dashboard.record_event(group_id, EventKind.SCALE, message)
         elif isinstance(self._scale_down.state, Idle):
             self._apply(decision, now_ms)
         else:
@@ -127,6 +136,10 @@ class Autoscaler:
 
     def _apply(self, decision: Decision, now_ms: int) -> None:
         before, after = decision.inputs.replicas, decision.replicas
+        if decision.is_rebalance:
+            self._history = self._history.with_rebalance(now_ms, decision.inputs.hot_partitions)
+            self._spawn(self._rebalance(decision))
+            return
         if after == before:
             return
         self._history = self._history.with_change(now_ms, before, after)
@@ -137,6 +150,19 @@ class Autoscaler:
             candidates = [Candidate(self._workload.replica(each), each, 0) for each in range(before)]
             victims = choose_victims(candidates, before - after, VictimOrder.HIGHEST_ORDINAL)
             self._handle(Begin(before, after, victims))
+
+    async def _rebalance(self, decision: Decision) -> None:
+        """Order the member that leads the group to join again."""
+        group_id, order = self._group.group_id, rebalance_order(decision)
+        replicas = rebalance_receivers(self._ports.dashboard.reports(group_id))
+        errors = await asyncio.gather(*(self._ports.send_order(each, order, ANSWER_S) for each in replicas))
+        problem = rebalance_problem(dict(zip(replicas, errors, strict=True)))
+        message = (
+            f"{self._workload.short_name} does not rebalance: {problem}"
+            if problem
+            else f"{self._workload.short_name} was ordered to rebalance: {decision.reason.value}: {decision.explanation}"
+        )
+        self._ports.dashboard.record_event(group_id, EventKind.SCALE, message)
 
     def _watch_victims(self) -> None:
         """Report deadlines, and victims without a running sidecar: nothing of them is in flight."""

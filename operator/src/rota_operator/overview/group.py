@@ -310,6 +310,7 @@ class GroupState:
             # Of the client that joined, which may have been another pod's.
             host=host if client_id == report.sidecar else None,
             dead_letters=member.dead_letters if member.HasField("dead_letters") else None,
+            unattached_seconds=member.unattached_seconds if member.HasField("unattached_seconds") else None,
         )
 
     def _partitions(self, owners: Mapping[Partition, str], now_ms: int) -> list[PartitionView]:

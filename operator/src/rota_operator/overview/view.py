@@ -86,6 +86,8 @@ class MemberView:
     host: str | None = None
     # Records that became dead letters since the sidecar started.
     dead_letters: int | None = None
+    # How long the sidecar has had no application; None: it has one, or it is not known.
+    unattached_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pydantic import Field, StringConstraints
 
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.names import Namespace
+from rota_operator.spec.scalars import OptionalScope, OptionalTokenEndpoint
 from rota_operator.spec.schema import SpecModel, ValidationRule
 
 # A grant that ends with it is a prefix.
@@ -38,8 +39,24 @@ class KafkaCluster(SpecModel):
     groups: tuple[GroupGrant, ...] = ()
     # Files ca.crt, else the system's authorities, and tls.crt with tls.key, if brokers require client certificates.
     tls: bool = False
-    # Files username and password. Empty: no login.
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    # Files username and password; with OAUTHBEARER client-id and client-secret. Empty: no login.
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = ""
+    # With OAUTHBEARER; file token-endpoint-ca.crt, else the system's authorities.
+    token_endpoint_url: OptionalTokenEndpoint = ""
+    scope: OptionalScope = ""
+
+    rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
+            "",
+            "must set tokenEndpointUrl with saslMechanism OAUTHBEARER, and only then",
+            lambda each: bool(each.token_endpoint_url) == (each.sasl_mechanism == "OAUTHBEARER"),
+        ),
+        ValidationRule(
+            "",
+            "must set scope with tokenEndpointUrl only",
+            lambda each: bool(each.token_endpoint_url) or not each.scope,
+        ),
+    )
 
 
 class KafkaClusters(SpecModel):

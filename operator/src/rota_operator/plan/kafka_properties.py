@@ -23,6 +23,8 @@ CALLBACK = re.compile(r".*_cb")
 FREE = frozenset({"enable.metrics.push", "enable.random.seed"})
 KEY = re.compile(r"[a-z][a-z0-9._]{0,99}")
 LENGTH_MAX = 1_000
+# SASL mechanisms that librdkafka does not have: another client reads records then, and has no properties.
+WITHOUT_LIBRDKAFKA = frozenset({"GSSAPI"})
 
 
 def property_problem(key: str, value: str) -> str:

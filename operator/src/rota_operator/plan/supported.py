@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from rota_operator.plan.kafka_properties import property_problem
+from rota_operator.plan.kafka_properties import WITHOUT_LIBRDKAFKA, property_problem
 from rota_operator.plan.settings import ISOLATION
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.validation import FieldError, Path
@@ -57,7 +57,6 @@ TIME_S_MAX = 2_147_483
 DURATION = re.compile(r"PT(?=\d)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?")
 NOT_YET = "is not supported yet; remove it"
 NO_AUTOSCALING = "must not be true with spark.enabled: the number of SparkApplications follows spark.partitionsPerApplication; remove it"
-RESERVED_MECHANISMS = ("GSSAPI", "OAUTHBEARER")
 
 
 def unsupported(spec: ConsumerGroupSpec, backend: Backend = Backend.LOCAL) -> list[FieldError]:
@@ -138,6 +137,7 @@ def _seconds_of(duration: str) -> float:
 
 
 def _property_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
+    sasl = spec.auth.sasl
     for key, value in spec.config.items():
         # Isolation is a flag of the sidecar, for every backend.
         if key == ISOLATION:
@@ -147,6 +147,8 @@ def _property_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
             message = (
                 "applies to Kafka brokers only; remove it, because bootstrapServers are rota:// addresses"
             )
+        elif sasl is not None and sasl.mechanism in WITHOUT_LIBRDKAFKA:
+            message = f"is a property of librdkafka, which is not used with {sasl.mechanism}; remove it"
         if message:
             yield FieldError(("spec", "config", key), message)
 
@@ -160,11 +162,6 @@ def _cluster_errors(spec: ConsumerGroupSpec) -> Iterator[FieldError]:
                     ("spec", "auth", name),
                     "applies to Kafka brokers only; remove it, because bootstrapServers are rota:// addresses",
                 )
-    if auth.sasl is not None and auth.sasl.mechanism in RESERVED_MECHANISMS:
-        yield FieldError(
-            ("spec", "auth", "sasl", "mechanism"),
-            f"{auth.sasl.mechanism} is not supported yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
-        )
 
 
 def _spark_errors(

@@ -14,7 +14,7 @@ from rota_operator.reconcile.group import Group
 from rota_operator.reconcile.observed import OperatorSettings
 from rota_operator.reconcile.settings import AUTHORITY_FILE, SETTINGS_FILE, settings_hash
 from rota_operator.reconcile.target import SIDECAR
-from rota_operator.spec.auth import Auth, SecretKey
+from rota_operator.spec.auth import Auth, Sasl, SecretKey, ServiceAccountToken
 from rota_operator.spec.model import ConsumerGroupSpec
 
 Part = dict[str, Any]
@@ -24,6 +24,8 @@ STATE_VOLUME, STATE_FOLDER = "rota-state", "/var/lib/rota"
 SETTINGS_VOLUME, SETTINGS_FOLDER = "rota-settings", "/etc/rota/settings"
 TOKEN_VOLUME, TOKEN_FOLDER = "rota-token", "/var/run/secrets/rota"
 AUTH_VOLUME, AUTH_FOLDER = "rota-auth", "/etc/rota/auth"
+KERBEROS_FILE = "krb5.conf"
+KAFKA_TOKEN = "kafka-token"
 APP_SOCKET = f"{APP_FOLDER}/app.sock"
 DRAIN_SOCKET = f"{STATE_FOLDER}/drain.sock"
 HTTP_PORT, HTTP_PORT_NAME = 7081, "rota-http"
@@ -45,6 +47,7 @@ LIVENESS_PERIOD_S, READINESS_PERIOD_S, PROBE_TIMEOUT_S = 10, 5, 5
 class SecretFile(NamedTuple):
     """A key of a Secret as a file of the sidecar."""
 
+    # Empty for krb5.conf, whose path is in a variable.
     flag: str
     file: str
     key: SecretKey
@@ -121,13 +124,30 @@ def volumes(wanted: SidecarSpec) -> Sequence[Part]:
         {"name": STATE_VOLUME, "emptyDir": {}},
         token_volume(wanted.settings, wanted.group.identity.objects_name),
     ]
-    if secrets := secret_files(wanted.group.spec.auth):
-        sources = [
-            {"secret": {"name": each.key.name, "items": [{"key": each.key.key, "path": each.file}]}}
-            for each in secrets
-        ]
+    if sources := list(_auth_sources(wanted.group.spec.auth)):
         found.append({"name": AUTH_VOLUME, "projected": {"sources": sources}})
     return sorted(found, key=lambda volume: str(volume["name"]))
+
+
+def _auth_sources(auth: Auth) -> Iterator[Part]:
+    """Yield the sources of the volume with credentials: Secrets, and the token for Kafka."""
+    for each in secret_files(auth):
+        yield {"secret": {"name": each.key.name, "items": [{"key": each.key.key, "path": each.file}]}}
+    token = _kafka_token(auth)
+    if token is not None:
+        yield {
+            "serviceAccountToken": {
+                "audience": token.audience,
+                "expirationSeconds": token.expiration_seconds,
+                "path": KAFKA_TOKEN,
+            }
+        }
+
+
+def _kafka_token(auth: Auth) -> ServiceAccountToken | None:
+    """Return the service account token with which the sidecar logs in to Kafka."""
+    oauth = None if auth.sasl is None else auth.sasl.oauthbearer
+    return None if oauth is None else oauth.service_account_token
 
 
 def app_mount() -> Part:
@@ -213,12 +233,23 @@ def has_rack(wanted: SidecarSpec) -> bool:
 def secret_files(auth: Auth) -> Sequence[SecretFile]:
     """Return the files that `spec.auth` needs."""
     tls, sasl = auth.tls, auth.sasl
+    kerberos = None if sasl is None else sasl.kerberos
+    oauth = None if sasl is None else sasl.oauthbearer
     found = [
         ("tls-ca", "ca.crt", None if tls is None else tls.ca_cert_secret),
         ("tls-cert", "tls.crt", None if tls is None else tls.cert_secret),
         ("tls-key", "tls.key", None if tls is None else tls.key_secret),
         ("sasl-username-file", "username", None if sasl is None else sasl.user_secret),
         ("sasl-password-file", "password", None if sasl is None else sasl.password_secret),
+        ("sasl-oauthbearer-client-id-file", "client-id", None if oauth is None else oauth.client_id_secret),
+        (
+            "sasl-oauthbearer-client-secret-file",
+            "client-secret",
+            None if oauth is None else oauth.client_secret_secret,
+        ),
+        ("sasl-oauthbearer-tls-ca", "token-endpoint-ca.crt", None if oauth is None else oauth.ca_cert_secret),
+        ("sasl-kerberos-keytab", "keytab", None if kerberos is None else kerberos.keytab_secret),
+        ("", KERBEROS_FILE, None if kerberos is None else kerberos.krb5_conf_secret),
     ]
     return [SecretFile(flag, file, key) for flag, file, key in found if key is not None]
 
@@ -238,8 +269,26 @@ def _auth_flags(auth: Auth) -> Iterator[str]:
         yield "--tls"
     if auth.sasl is not None:
         yield f"--sasl-mechanism={auth.sasl.mechanism}"
+        yield from _token_flags(auth.sasl)
+    if auth.sasl is not None and auth.sasl.kerberos is not None:
+        yield f"--sasl-kerberos-service-name={auth.sasl.kerberos.service_name}"
+        if auth.sasl.kerberos.principal is not None:
+            yield f"--sasl-kerberos-principal={_literal(auth.sasl.kerberos.principal)}"
     for each in secret_files(auth):
-        yield f"--{each.flag}={AUTH_FOLDER}/{each.file}"
+        if each.flag:
+            yield f"--{each.flag}={AUTH_FOLDER}/{each.file}"
+
+
+def _token_flags(sasl: Sasl) -> Iterator[str]:
+    """Yield where the bearer tokens for Kafka come from."""
+    oauth = sasl.oauthbearer
+    if oauth is None:
+        return
+    is_file = oauth.service_account_token is not None
+    url = f"file://{AUTH_FOLDER}/{KAFKA_TOKEN}" if is_file else _literal(oauth.token_endpoint_url)
+    yield f"--sasl-oauthbearer-token-endpoint-url={url}"
+    if oauth.scope:
+        yield f"--sasl-oauthbearer-scope={_literal(oauth.scope)}"
 
 
 def _environment(wanted: SidecarSpec) -> Sequence[Part]:
@@ -248,6 +297,9 @@ def _environment(wanted: SidecarSpec) -> Sequence[Part]:
         # Read by the sidecar, and by `rota_sidecar drain`.
         {"name": "ROTA_DRAIN_SOCKET", "value": DRAIN_SOCKET},
     ]
+    sasl = wanted.group.spec.auth.sasl
+    if sasl is not None and sasl.kerberos is not None:
+        found.append({"name": "KRB5_CONFIG", "value": f"{AUTH_FOLDER}/{KERBEROS_FILE}"})
     if has_rack(wanted):
         key = wanted.group.spec.membership.rack_topology_key
         field = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{key}']"}
@@ -257,7 +309,7 @@ def _environment(wanted: SidecarSpec) -> Sequence[Part]:
 
 def _mounts(wanted: SidecarSpec) -> Iterator[Part]:
     yield app_mount()
-    if secret_files(wanted.group.spec.auth):
+    if list(_auth_sources(wanted.group.spec.auth)):
         yield {"name": AUTH_VOLUME, "mountPath": AUTH_FOLDER, "readOnly": True}
     yield {"name": SETTINGS_VOLUME, "mountPath": SETTINGS_FOLDER, "readOnly": True}
     yield {"name": STATE_VOLUME, "mountPath": STATE_FOLDER}

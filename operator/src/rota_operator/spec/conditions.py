@@ -68,6 +68,7 @@ class Reason(StrEnum):
     NO_PARTITIONS = "NoPartitions"
     PARTITIONS_UNOWNED = "PartitionsUnowned"
     PARTITIONS_STUCK = "PartitionsStuck"
+    APPLICATION_MISSING = "ApplicationMissing"
     COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
     COORDINATOR_REFUSED = "CoordinatorRefused"
     SIDECAR_SILENT = "SidecarSilent"
@@ -153,6 +154,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "False", Reason.NO_PARTITIONS, "The group has members, and its topics have no partitions: they do not exist."),
         (_READY, "False", Reason.PARTITIONS_UNOWNED, "Partitions are assigned to no member."),
         (_READY, "False", Reason.PARTITIONS_STUCK, "Partitions have uncommitted records, and no progress for `monitoring.alerts.stuckSeconds`."),
+        (_READY, "False", Reason.APPLICATION_MISSING, "No application is attached to the sidecar of an owner: it has not started, such as a driver of Spark whose query does not run yet, or it has ended. In a group that was Ready it may take 5 seconds to start again."),
         (_READY, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer, so its members are not known. The message says so if its certificate is the reason."),
         (_READY, "Unknown", Reason.COORDINATOR_REFUSED, "The group's coordinator refuses the operator: its token, or it is not an administrator there. The members are not known."),
         (_READY, "Unknown", Reason.SIDECAR_SILENT, "The sidecar of an owner has not reported for 5 seconds."),
@@ -179,6 +181,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_LAGGING, "Unknown", Reason.LAG_UNKNOWN, "The lag of at least one partition is not known, and no known one is above the threshold."),
         (_STUCK, "True", Reason.PARTITIONS_STUCK, "Partitions have uncommitted records, and no progress for `monitoring.alerts.stuckSeconds`."),
         (_STUCK, "False", Reason.PARTITIONS_PROGRESS, "Every partition has an owner that makes progress, or has nothing to do."),
+        (_STUCK, "False", Reason.APPLICATION_MISSING, "No partition has had uncommitted records without progress for so long yet, but the sidecar of an owner has no application."),
         (_STUCK, "False", Reason.SUSPENDED, "`suspend` is true: no progress is expected."),
         (_STUCK, "False", Reason.RESET_IN_PROGRESS, "Offsets are being reset: no progress is expected."),
         (_STUCK, "False", Reason.SCALED_TO_ZERO, "The workload has no replicas: no progress is expected."),

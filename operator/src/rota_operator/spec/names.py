@@ -52,4 +52,7 @@ VariablePrefix = Annotated[str, StringConstraints(pattern=VARIABLE_PREFIX)]
 LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317, pattern=LABEL_KEY)]
 OptionalLabelKey = Annotated[str, StringConstraints(max_length=317, pattern=LABEL_KEY_OR_EMPTY)]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=LABEL_VALUE)]
+# Of Kerberos: the first part of a service's principal, and a principal with or without its realm.
+ServiceName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
+Principal = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=PRINTABLE)]
 GroupId = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=PRINTABLE)]

@@ -28,6 +28,13 @@ Address = Annotated[
 OptionalRotaAddress = Annotated[
     str, StringConstraints(max_length=1024, pattern=f"^(rota://{_HOST_AND_PORT})?$")
 ]
+# By https alone: the client secret is sent there.
+OptionalTokenEndpoint = Annotated[
+    str, StringConstraints(max_length=1024, pattern=r"^(https://[^\s/@?#]+(/[^\s#]*)?)?$")
+]
+# OAuth 2.0 scopes, separated by blanks.
+OptionalScope = Annotated[str, StringConstraints(max_length=249, pattern=r"^[!#-\[\]-~ ]*$")]
+Audience = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[!-~]+$")]
 # ISO 8601 durations, limited to the units of constant length.
 Duration = Annotated[
     str, StringConstraints(pattern=r"^PT([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{1,3})?S)?$", max_length=32)
@@ -37,6 +44,8 @@ Timestamp = Annotated[
 ]
 PositiveInt = Annotated[int, Field(ge=1, le=INT32_MAX, json_schema_extra={"format": "int32"})]
 Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX, json_schema_extra={"format": "int32"})]
+# Kubernetes' bounds of a projected token's lifetime, up to a day.
+TokenSeconds = Annotated[int, Field(ge=600, le=86_400, json_schema_extra={"format": "int32"})]
 NonNegativeInt = Annotated[int, Field(ge=0, le=INT32_MAX, json_schema_extra={"format": "int32"})]
 # The API server's own bounds of an integer.
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]

@@ -126,11 +126,22 @@ class ScalingInputs(StatusModel):
         max_length=5,
         description="Partitions with more load than one replica processes; more replicas do not help them.",
     )
+    rebalance_gain: float = Field(
+        default=0.0,
+        description="The rate at which the owner of a hot partition would process records in addition if a rebalance moved its other "
+        "partitions to other members; 0 unless the strategy is load-aware-sticky.",
+    )
     pause_ms: Int64 | None = Field(
         default=None, description="The expected duration of a rebalance, in milliseconds."
     )
+    start_ms: Int64 | None = Field(
+        default=None,
+        description="The time that the replicas which were added last took to join the group, in milliseconds.",
+    )
     since_change_ms: Int64 | None = Field(
-        default=None, description="The time since the last change of the number of replicas, in milliseconds."
+        default=None,
+        description="The time since the last change of the number of replicas, or rebalance with the same number, by the autoscaler, in "
+        "milliseconds.",
     )
     since_growth_ms: Int64 | None = Field(
         default=None,
@@ -141,6 +152,14 @@ class ScalingInputs(StatusModel):
     )
     ineffective_replicas: int | None = Field(
         default=None, description="The number of replicas beyond which growth did not help before."
+    )
+    is_rebalance_pending: bool = Field(
+        default=False,
+        description="Whether it was not known yet what the last rebalance with the same number of replicas moved.",
+    )
+    is_rebalance_ineffective: bool = Field(
+        default=False,
+        description="Whether a rebalance with the same number of replicas moved no partition before.",
     )
     is_rolling_out: bool = Field(default=False, description="Whether the workload was being rolled out.")
 
@@ -162,7 +181,7 @@ class ScalingDecision(StatusModel):
 
 
 class IneffectiveScaling(StatusModel):
-    """Growth after which the group did not process more records."""
+    """Growth after which the group did not process more records; with equal numbers, a rebalance that moved no partition."""
 
     time: str = Field(description="The time at which that was found.", json_schema_extra=DATE_TIME)
     from_replicas: int = Field(description="The number of replicas before the change.")
@@ -184,6 +203,11 @@ class Scaling(StatusModel):
         description="The last time the autoscaler changed the number of replicas.",
         json_schema_extra=DATE_TIME,
     )
+    last_rebalance_time: str | None = Field(
+        default=None,
+        description="The last time the autoscaler let the group rebalance with the same number of replicas.",
+        json_schema_extra=DATE_TIME,
+    )
     decisions: tuple[ScalingDecision, ...] = Field(
         default=(),
         max_length=20,
@@ -192,7 +216,7 @@ class Scaling(StatusModel):
     ineffective: tuple[IneffectiveScaling, ...] = Field(
         default=(),
         max_length=5,
-        description="Growth that did not help; it is not repeated for half an hour.",
+        description="Growth, or a rebalance, that did not help; it is not repeated for half an hour.",
     )
 
 

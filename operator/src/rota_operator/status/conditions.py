@@ -85,7 +85,10 @@ def evidence_of(inputs: StatusInputs) -> Evidence:
         view = reported(view)
     if view is None or view.state == UNKNOWN:
         return Evidence(inputs, spec, view, None, Judgement())
-    judge = Judge(inputs.progress, alerts.stuck_seconds, inputs.now_ms)
+    was_ready = any(
+        (each.type, each.status) == (ConditionType.READY, "True") for each in inputs.former.conditions
+    )
+    judge = Judge(inputs.progress, alerts.stuck_seconds, inputs.now_ms, was_ready)
     judgement = judge.judge(view)
     if is_on_kafka and inputs.pods is not None:
         # Partitions of a member that does not report are in no list.
@@ -247,6 +250,12 @@ def _progress(evidence: Evidence) -> Verdict:
         )
     if judgement.stuck:
         return Verdict("False", Reason.PARTITIONS_STUCK, f"{listed(judgement.stuck)}{refused}")
+    if judgement.unattended:
+        return Verdict(
+            "False",
+            Reason.APPLICATION_MISSING,
+            f"no application is attached to the sidecars of the owners of: {listed(judgement.unattended)}{refused}",
+        )
     if judgement.silent:
         names = listed(sorted(judgement.silent))
         return Verdict("Unknown", Reason.SIDECAR_SILENT, f"no reports from: {names}{refused}")
@@ -310,8 +319,11 @@ def stuck(evidence: Evidence) -> Verdict:
         return Verdict("False", Reason.SCALED_TO_ZERO)
     if judgement.unowned:
         return Verdict("Unknown", Reason.PARTITIONS_UNOWNED, f"without an owner: {listed(judgement.unowned)}")
-    if evidence.group is None or judgement.silent or judgement.unknown or not judgement.progressing:
+    is_known = judgement.progressing or judgement.unattended
+    if evidence.group is None or judgement.silent or judgement.unknown or not is_known:
         return Verdict("Unknown", Reason.PROGRESS_UNKNOWN)
+    if judgement.unattended:
+        return Verdict("False", Reason.APPLICATION_MISSING)
     return Verdict("False", Reason.PARTITIONS_PROGRESS)
 
 

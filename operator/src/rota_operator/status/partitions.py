@@ -1,8 +1,8 @@
 """
-Judges the partitions of a group: owned or not, progressing, stuck, or unknown.
+Judges the partitions of a group: owned or not, progressing, stuck, unattended, or unknown.
 
 Every partition is in exactly one list. One without uncommitted records has nothing to do, and counts as progressing as long as
-the sidecar of its owner reports.
+the sidecar of its owner reports and has an application. In a group that was Ready, an application may start again meanwhile.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +16,8 @@ from rota_operator.status.inputs import Progress, ReportedPartition
 
 # Named in a message; the rest is counted.
 NAMES_SHOWN = 5
+# Time that an application may take to start again before its partitions count as unattended.
+RESTART_S = 5
 
 
 @dataclass(slots=True)
@@ -27,6 +29,8 @@ class Judgement:
     # Owners whose sidecars do not report.
     silent: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    # Not stuck yet, but no application is attached to the sidecars of their owners.
+    unattended: list[str] = field(default_factory=list)
     progressing: int = 0
 
 
@@ -37,6 +41,8 @@ class Judge:
     progress: Mapping[ReportedPartition, Progress]
     stuck_seconds: int
     now_ms: int
+    # The group was Ready before: then an application may start again meanwhile.
+    was_ready: bool = False
 
     def judge(self, group: GroupView) -> Judgement:
         """Judge all partitions of a group."""
@@ -72,29 +78,45 @@ class Judge:
             return
         # Not that of a former owner, which stands still and does not know yet that it is one.
         progress = self.progress.get(ReportedPartition(view.owner, partition))
-        self._add_owned(found, partition, progress, view.lag_records)
+        self._add_owned(found, partition, progress, view.lag_records, owner)
 
     def _add_owned(
-        self, found: Judgement, partition: Partition, progress: Progress | None, lag_records: int | None
+        self,
+        found: Judgement,
+        partition: Partition,
+        progress: Progress | None,
+        lag_records: int | None,
+        owner: MemberView | None,
     ) -> None:
         if progress is None:
             found.unknown.append(f"{partition.text} (its owner reports nothing about it)")
         elif lag_records == 0:
-            found.progressing += 1
+            self._add_moving(found, partition, owner)
         elif progress.last_progress_ms is None:
             # A sidecar older than this field.
             found.unknown.append(f"{partition.text} (its sidecar does not report progress)")
         elif self.now_ms - progress.last_progress_ms < self.stuck_seconds * 1000:
-            found.progressing += 1
+            self._add_moving(found, partition, owner)
         else:
             problem = progress.problem or f"no progress for more than {self.stuck_seconds} s"
             found.stuck.append(f"{partition.text}: {problem}")
+
+    def _add_moving(self, found: Judgement, partition: Partition, owner: MemberView | None) -> None:
+        """Add a partition that stands still for no reason of its own."""
+        if owner is not None and self._is_unattended(owner):
+            found.unattended.append(f"{partition.text} ({owner.name})")
+        else:
+            found.progressing += 1
+
+    def _is_unattended(self, owner: MemberView) -> bool:
+        unattached_s = owner.unattached_seconds
+        return unattached_s is not None and (not self.was_ready or unattached_s > RESTART_S)
 
     def _add_left_out(self, found: Judgement, shown: set[Partition], left_out: int) -> None:
         """Judge partitions that the view is too short for, by their reports alone."""
         others = sorted(each for each in self.progress if each.partition not in shown)
         for each in others:
-            self._add_owned(found, each.partition, self.progress[each], None)
+            self._add_owned(found, each.partition, self.progress[each], None, None)
         count = len({each.partition for each in others})
         if count < left_out:
             found.unknown.append(f"{left_out - count} partitions are not listed")

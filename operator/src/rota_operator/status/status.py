@@ -97,6 +97,7 @@ def _urgent(status: ConsumerGroupStatus) -> object:
         # The plan applies spec.replicas until the first decision is there, and the next leader waits from the last change on.
         bool(status.scaling.decisions),
         status.scaling.last_scale_time,
+        status.scaling.last_rebalance_time,
     )
 
 

@@ -7,16 +7,14 @@ members at most one. Nodes, pods and brokers are real. All have the same setting
 work on each of 200 records a second.
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from benchmarks.peers import page
-from tests.cluster.disruptions import acts, plain
+from tests.cluster.disruptions import acts
 from tests.cluster.disruptions.story import Setting, Story, run_all
 from tests.cluster.disruptions.workloads import (
     COMMIT_S,
@@ -25,8 +23,8 @@ from tests.cluster.disruptions.workloads import (
     Engines,
     close_story,
     open_story,
+    plain_workload,
     serving_both,
-    workload,
 )
 from tests.support import rota_images
 from tests.support.cluster import Cluster, images
@@ -89,20 +87,12 @@ def settings(engines: Engines) -> Mapping[str, Setting]:
 
 def plain_story(cluster: Cluster, setting: Setting) -> Story:
     """The same Deployment with a consumer of confluent-kafka."""
-    config = {
-        "bootstrap.servers": setting.servers,
-        "group.id": setting.group_id,
-        "partition.assignment.strategy": "cooperative-sticky",
+    times = {
         "session.timeout.ms": SESSION_S * 1000,
         "heartbeat.interval.ms": HEARTBEAT_S * 1000,
-        "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": COMMIT_S * 1000,
-        "enable.auto.offset.store": False,
     }
-    arguments = (setting.topic, str(setting.work_ms), json.dumps(config))
-    program = Path(plain.__file__).read_text()
-    manifest = workload(setting, images.part("cli").name, program, *arguments)
-    manifest["spec"]["replicas"] = setting.replicas
+    manifest = plain_workload(setting, images.part("cli").name, times)
     return open_story(cluster, setting, 1, manifest)
 
 

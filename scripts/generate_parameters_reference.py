@@ -43,6 +43,7 @@ FLAGS_BESIDE: dict[str, Flag[Any]] = {
     "ssl_keyfile": flags.TLS_KEY,
     "sasl_username": flags.SASL_USERNAME_FILE,
     "sasl_password": flags.SASL_PASSWORD_FILE,
+    "sasl_oauthbearer_client_secret": flags.SASL_CLIENT_SECRET_FILE,
 }
 """Flags of the settings that the SDK does not pass on one by one."""
 

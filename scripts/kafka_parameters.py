@@ -34,6 +34,13 @@ class Parameter(NamedTuple):
 
 NO_DEFAULT = "a name of one's own is of use"
 DERIVED = "TLS follows from the files, and the login from sasl_mechanism"
+OAUTH = (
+    Parameter("sasl_oauth_token_provider", None),
+    Parameter("sasl.oauthbearer.token.endpoint.url", None, manifest="auth.sasl.oauthbearer.tokenEndpointUrl"),
+    Parameter("sasl.oauthbearer.client.id", None, manifest="auth.sasl.oauthbearer.clientIdSecret"),
+    Parameter("sasl.oauthbearer.client.secret", None, manifest="auth.sasl.oauthbearer.clientSecretSecret"),
+    Parameter("sasl.oauthbearer.scope", None, manifest="auth.sasl.oauthbearer.scope"),
+)
 FILES = (
     Parameter("ssl_cafile", None, manifest="auth.tls"),
     Parameter("ssl_certfile", None, manifest="auth.tls"),
@@ -111,12 +118,22 @@ CONSUMER = (
     Parameter(
         "sasl.mechanism",
         "GSSAPI",
-        "a login is asked for by its mechanism; GSSAPI is not supported",
+        "a login is asked for by its mechanism",
         kafka_python=None,
         manifest="auth.sasl",
     ),
     Parameter("sasl_username", None, manifest="auth.sasl"),
     Parameter("sasl_password", None, manifest="auth.sasl"),
+    *OAUTH,
+    Parameter(
+        "sasl.kerberos.service.name",
+        None,
+        kafka_python="kafka",
+        manifest="auth.sasl.kerberos",
+        why="the name in the principals of most brokers",
+    ),
+    Parameter("sasl.kerberos.principal", None, manifest="auth.sasl.kerberos"),
+    Parameter("sasl.kerberos.keytab", None, manifest="auth.sasl.kerberos"),
 )
 PRODUCER = (
     Parameter("bootstrap.servers", None, kafka_python="localhost"),
@@ -164,4 +181,5 @@ PRODUCER = (
     ),
     Parameter("sasl_username", None),
     Parameter("sasl_password", None),
+    *(each._replace(manifest="") for each in OAUTH),
 )

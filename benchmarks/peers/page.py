@@ -6,11 +6,12 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.rounds import used_by_others_s
+from scripts import generate_benchmarks
 
 MEASUREMENTS = Path(__file__).parents[2] / "docs" / "measurements"
 HEADER = "| date | commit | cores, load | what | Rota | beside it | ratio | goal |\n|---|---|---|---|---|---|---|---|\n"
@@ -89,9 +90,11 @@ class Page:
         self._began = time.perf_counter()
         self._used_before = used_by_others_s()
 
-    def show(self, lines: Sequence[Line], others: float | None = None) -> None:
+    def show(
+        self, lines: Sequence[Line], others: float | None = None, charts: Mapping[str, str] | None = None
+    ) -> None:
         """
-        Print the table, and record it with --record. `others` is the number of CPU cores that other processes used; if
+        Print the table, and record it with --record, with charts as SVG by their names. `others` is the number of CPU cores that other processes used; if
         not measured per round, it is that of the whole run, which includes the servers.
         """
         if others is None:
@@ -103,9 +106,9 @@ class Page:
             padded = [f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=False)]
             print(" ".join([*padded, cells[-1]]).rstrip(), flush=True)
         if self._keep:
-            self._record(lines, f"{os.cpu_count()}, {others:.1f}")
+            self._record(lines, f"{os.cpu_count()}, {others:.1f}", charts or {})
 
-    def _record(self, lines: Sequence[Line], machine: str) -> None:
+    def _record(self, lines: Sequence[Line], machine: str, charts: Mapping[str, str]) -> None:
         page = MEASUREMENTS / f"bench-{self._name}.md"
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         command = ["git", "rev-parse", "--short", "HEAD"]
@@ -116,5 +119,17 @@ class Page:
             if page.exists()
             else f"# Benchmark: {self._name}\n\n{self._explanation}\n\n{HEADER}"
         )
-        page.write_text(before + "".join(rows))
-        print(f"written to {page.relative_to(MEASUREMENTS.parents[1])}")
+        for name, chart in charts.items():
+            (MEASUREMENTS / f"{name}.svg").write_text(chart)
+        page.write_text(with_charts(before, charts) + "".join(rows))
+        written = [page, *(MEASUREMENTS.parent / path for path in generate_benchmarks.write())]
+        print(f"written to {', '.join(str(each.relative_to(MEASUREMENTS.parents[1])) for each in written)}")
+
+
+def with_charts(text: str, names: Iterable[str]) -> str:
+    """Return the text of a page that shows these charts above its table."""
+    for name in names:
+        shown = f"![{name}]({name}.svg)\n\n"
+        if shown not in text:
+            text = text.replace(HEADER, f"{shown}{HEADER}", 1)
+    return text

@@ -58,7 +58,8 @@ FROM ${BASE}
 ARG PART
 COPY --from=build /opt/rota /opt/rota
 # A home, because its user has none, not every container runtime gives one, and libraries look for their settings there.
-ENV ROTA_PART=${PART} PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1 HOME=/
+# glibc gives threads heaps of their own, up to 8 for each core of the node: gRPC and librdkafka have a dozen threads, which share two.
+ENV ROTA_PART=${PART} PATH=/opt/rota/bin:${PATH} PYTHONUNBUFFERED=1 HOME=/ MALLOC_ARENA_MAX=2
 # Nobody in particular. By number, so that Kubernetes can check runAsNonRoot.
 USER 65532:65532
 # A shell, because an entry point cannot read ARG; exec, so that the part is process 1 and gets the signals.

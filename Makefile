@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TIERS ?= unit process simulation kafka api_server cluster spark
 ROUNDS ?= 20
+TOGETHER ?= 1
 DIST ?= dist
 
 BIN := $(VENV)/bin
@@ -43,9 +44,9 @@ demo: $(VENV)/.demo ## Run the orders example, and say what to try; DEMO_SECONDS
 
 # In order of their speed, so that what is wrong shows soon.
 .PHONY: check
-check: shape lint protos resources metrics licences imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
+check: shape lint protos resources metrics licences benchmarks-page imports types ## Lint, layout, contracts, generated files, types: all that needs no test run
 
-.PHONY: lint shape protos resources metrics licences imports types
+.PHONY: lint shape protos resources metrics licences benchmarks-page imports types
 lint: $(VENV)/.all
 	@$(BIN)/ruff check --quiet . || { echo "lint: see above; 'make format' mends what can be mended by itself" >&2; exit 1; }
 	@$(BIN)/ruff format --quiet --check . || { echo "lint: files are not formatted; run 'make format'" >&2; exit 1; }
@@ -64,6 +65,8 @@ metrics: $(VENV)/.all
 	@$(BIN)/python -m scripts.generate_metrics_reference --check
 licences: $(VENV)/.all
 	@$(BIN)/python -m scripts.generate_licences --check
+benchmarks-page: $(VENV)/.all
+	@$(BIN)/python -m scripts.generate_benchmarks --check
 imports: $(VENV)/.all
 	@$(BIN)/lint-imports --no-cache --no-logo || { echo "imports: each broken contract above is named after its remedy" >&2; exit 1; }
 types: $(VENV)/.all
@@ -89,7 +92,7 @@ test: $(VENV)/.all ## Run the tests, all tiers or some: make test TIERS="unit pr
 
 .PHONY: soak
 soak: $(VENV)/.all ## Run a suite over and over, resumable: make soak SUITE=cluster ROUNDS=50
-	@$(BIN)/python -m tests.support.soak --rounds $(ROUNDS) $(SUITE)
+	@$(BIN)/python -m tests.support.soak --rounds $(ROUNDS) --together $(TOGETHER) $(SUITE)
 
 .PHONY: bench
 bench: $(VENV)/.all ## Measure each claim beside its peer; ARGUMENTS=--record keeps the result

@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No drawn test depends on how fast the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # The asserts of the modules beside the tests show their values too, not only those of the tests.
 pytest.register_assert_rewrite(

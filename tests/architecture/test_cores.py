@@ -16,6 +16,7 @@ CORES = (
     "rota_operator.plan",
     "rota_operator.reconcile",
     "rota_operator.leadership",
+    "rota_service.oauth_tokens",
     "rota_service.pod_tokens",
     "rota_operator.certificates.rotation",
     "rota_operator.status",

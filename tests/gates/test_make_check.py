@@ -91,6 +91,11 @@ def change_the_meaning_of_a_metric(checkout: Path) -> None:
     path.write_text(path.read_text().replace("Duration of reconciles.", "Number of reconciles."))
 
 
+def improve_a_figure_of_the_page(checkout: Path) -> None:
+    path = checkout / "docs/benchmarks.md"
+    path.write_text(path.read_text().replace("| 4,603 |", "| 46,030 |"))
+
+
 def write_an_untyped_function(checkout: Path) -> None:
     path = checkout / "sdk/src/rota/__init__.py"
     path.write_text(path.read_text() + "\n\ndef untyped():\n    return 1\n")
@@ -111,6 +116,7 @@ BREAKS: list[tuple[Callable[[Path], None], str, str]] = [
         "metrics",
         "is not what the code exports; run 'python -m scripts.generate",
     ),
+    (improve_a_figure_of_the_page, "benchmarks-page", "benchmarks.md in docs differ from docs/measurements"),
     (
         import_grpc_in_a_core,
         "imports",

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,15 +25,18 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, int]], list[i
     ran: list[int] = []
 
     def play(codes: dict[int, int]) -> list[int]:
-        def one_round(suite: str, seed: int) -> tuple[int, Counter[str]]:
+        def run(suite: str, seeds: Sequence[int]) -> soak.Ran:
             assert suite == "thing"
-            ran.append(seed)
-            code = codes.get(seed, 0)
-            if code < 0:
-                raise KeyboardInterrupt
-            return code, Counter({"kills": 1_000})
+            for number, seed in enumerate(seeds, start=1):
+                ran.append(seed)
+                code = codes.get(seed, 0)
+                if code < 0:
+                    raise KeyboardInterrupt
+                if code:
+                    return soak.Ran(code, number, Counter({"kills": 1_000 * number}))
+            return soak.Ran(0, len(seeds), Counter({"kills": 1_000 * len(seeds)}))
 
-        monkeypatch.setattr(soak, "one_round", one_round)
+        monkeypatch.setattr(soak, "run", run)
         return ran
 
     return play
@@ -77,6 +80,20 @@ def test_a_failing_round_ends_the_soak_and_says_how_to_see_it_again(
     assert "ROTA_SEED=8 .venv/bin/pytest --soak thing" in capsys.readouterr().out
 
 
+def test_rounds_that_share_a_process_end_with_the_one_that_fails(
+    checkout: Path, rounds: Callable[[dict[int, int]], list[int]]
+) -> None:
+    ran = rounds({11: 1})
+    assert soak.soak("thing", 5, seed=7, together=2) == 1
+    assert ran == [7, 8, 9, 10, 11]
+    assert soak.soak("thing", 3, seed=21, together=2) == 0
+    assert ran[5:] == [21, 22, 23]
+    assert [row[2:5] for row in rows(checkout)] == [
+        ["7–11", "5", "failed at seed 11: 5,000 kills"],
+        ["21–23", "3", "passed: 3,000 kills"],
+    ]
+
+
 def test_a_suite_that_nobody_marked_is_refused(
     checkout: Path, rounds: Callable[[dict[int, int]], list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +112,10 @@ def test_the_counters_of_each_test_are_summed_also_of_one_that_fails(
     (tmp_path / "test_counting.py").write_text(COUNTING)
     monkeypatch.setattr(soak, "REPO", tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    assert soak.one_round("counted", 7) == (1, Counter({"kills": 3, "commits": 5}))
+    assert soak.run("counted", [7]) == soak.Ran(1, 1, Counter({"kills": 3, "commits": 5}))
+    # A test without a seed runs once; the first seed that fails is the last one.
+    assert soak.run("counted", [5, 6, 7, 8]) == soak.Ran(1, 3, Counter({"kills": 7, "commits": 15}))
+    assert soak.run("counted", [5, 6]) == soak.Ran(0, 2, Counter({"kills": 5, "commits": 10}))
 
 
 COUNTING = """

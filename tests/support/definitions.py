@@ -18,6 +18,7 @@ class Definitions(NamedTuple):
     sum: str
     # Folder of the files in the module.
     folder: str
+    # Paths below it, which they keep.
     files: tuple[str, ...]
 
     def fetched(self) -> Path:
@@ -47,6 +48,7 @@ class Definitions(NamedTuple):
                 f"{self.module} has the sum {found['Sum']}, not {self.sum}: find out who changed it"
             )
         for name in self.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(Path(found["Dir"]) / self.folder / name, folder / name)
             (folder / name).chmod(0o644)
 
@@ -78,5 +80,25 @@ SPARK_OPERATOR = Definitions(
         "sparkoperator.k8s.io_sparkapplications.yaml",
         "sparkoperator.k8s.io_scheduledsparkapplications.yaml",
         "sparkoperator.k8s.io_sparkconnects.yaml",
+    ),
+)
+# With the rights of its account: those that its users give it.
+KEDA = Definitions(
+    "keda",
+    "github.com/kedacore/keda/v2@v2.21.0",
+    "h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=",
+    "config",
+    (
+        "crd/bases/eventing.keda.sh_cloudeventsources.yaml",
+        "crd/bases/eventing.keda.sh_clustercloudeventsources.yaml",
+        "crd/bases/keda.sh_clustertriggerauthentications.yaml",
+        "crd/bases/keda.sh_scaledjobs.yaml",
+        "crd/bases/keda.sh_scaledobjects.yaml",
+        "crd/bases/keda.sh_triggerauthentications.yaml",
+        "service_account/service_account.yaml",
+        "rbac/role.yaml",
+        "rbac/role_binding.yaml",
+        "metrics-server/role.yaml",
+        "metrics-server/role_binding.yaml",
     ),
 )

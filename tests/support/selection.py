@@ -14,8 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.report import SEED_BEGUN, report_to_soak
+
 # Processes that run paired tests: each has a core.
 PAIR = 2
+# The variable with the seed, or with the seeds of a soak's rounds that share this process, and a comma between two.
+SEEDS = "ROTA_SEED"
 HEAVY_TIERS = ("process", "simulation", "kafka", "api_server", "cluster", "spark")
 
 
@@ -168,10 +172,25 @@ def choose(config: pytest.Config, items: list[pytest.Item], chosen: list[pytest.
     items[:] = chosen
 
 
-@pytest.fixture
-def seed() -> int:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests with a seed once for each seed of the rounds of a soak that share a process."""
+    seeds = os.environ.get(SEEDS, "").split(",")
+    if len(seeds) == 1 or "seed" not in metafunc.fixturenames:
+        return
+    suite, of_test = metafunc.config.getoption("--soak"), metafunc.definition.iter_markers
+    # Some tests have seeds of their own.
+    if (suite,) in [mark.args for mark in of_test("soak")] and not any(
+        "seed" in mark.args[0] for mark in of_test("parametrize")
+    ):
+        metafunc.parametrize("seed", seeds, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
     """The seed of this run: fixed in `make test`, another one in every round of a soak."""
-    return int(os.environ.get("ROTA_SEED", "1"))
+    found = int(getattr(request, "param", os.environ.get(SEEDS, "1")))
+    report_to_soak({SEED_BEGUN: found})
+    return found
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 Runs one suite over and over with new seeds, for hours if need be. Called by `make soak`.
 
 A suite is every test with the mark `soak("<suite>")`; `make test` runs each of them once. The progress is
-written after each round, so that a soak that was stopped goes on where it was; when it is done, or when a
-round fails, a line with the result, the seeds, the date and the sums of the tests' counters (`counters`, in
+written after each round, so that a soak that was stopped goes on where it was; `--together` runs so many rounds in one process,
+where they share what takes long to start. When it is done, or when a round fails, a line with the result, the seeds, the date and the sums of the tests' counters (`counters`, in
 `tests.support.report`) goes into docs/measurements/.
 """
 
@@ -12,15 +12,19 @@ import datetime
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.support.report import COUNTERS_FILE
+from tests.support.report import COUNTERS_FILE, SEED_BEGUN
+from tests.support.selection import SEEDS
 
 REPO = Path(__file__).parents[2]
 MEASUREMENTS = REPO / "docs" / "measurements"
@@ -38,11 +42,11 @@ class Progress:
     # Sums of the tests' counters over the rounds.
     counts: dict[str, int] = field(default_factory=dict)
 
-    def add(self, seconds: float, counts: Counter[str]) -> None:
-        """Add a round that has ended."""
-        self.done += 1
+    def add(self, seconds: float, ran: "Ran") -> None:
+        """Add rounds that have ended."""
+        self.done += ran.rounds
         self.seconds += seconds
-        self.counts = dict(Counter(self.counts) + counts)
+        self.counts = dict(Counter(self.counts) + ran.counts)
 
     @classmethod
     def load(cls, path: Path, seed: int) -> "Progress":
@@ -53,14 +57,37 @@ class Progress:
         path.write_text(json.dumps(asdict(self)))
 
 
-def one_round(suite: str, seed: int) -> tuple[int, Counter[str]]:
-    """Run the suite's tests once; the exit code of pytest, and the sums of the tests' counters."""
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--soak", suite]
+class Ran(NamedTuple):
+    """Outcome of rounds that ran in one process, up to the first that failed."""
+
+    # Exit code of pytest.
+    code: int
+    rounds: int
+    # Sums of the tests' counters.
+    counts: Counter[str]
+
+
+def run(suite: str, seeds: Sequence[int]) -> Ran:
+    """Run the suite's tests once for each seed, up to the first that fails."""
+    # What a library says before it ends the process is not captured.
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--capture=sys", "--soak", suite]
+    if len(seeds) > 1:
+        # The next round would begin in what a failed one has left.
+        command.append("--exitfirst")
     with tempfile.NamedTemporaryFile("r", prefix="rota-soak-") as file:
-        environment = {**os.environ, "ROTA_SEED": str(seed), COUNTERS_FILE: file.name}
+        logs = REPO / "build" / "soak" / "logs" / suite
+        # Those of the last rounds: of a round that fails, all are there.
+        shutil.rmtree(logs, ignore_errors=True)
+        logs.mkdir(parents=True)
+        seed_list = ",".join(map(str, seeds))
+        environment = {
+            **os.environ, SEEDS: seed_list, COUNTERS_FILE: file.name, "ROTA_TEST_LOGS": str(logs),
+        }  # fmt: skip
         code = subprocess.run(command, cwd=REPO, env=environment).returncode
-        counts = sum((Counter(json.loads(line)) for line in file), Counter[str]())
-    return code, counts
+        lines = [json.loads(line) for line in file]
+    begun = [line[SEED_BEGUN] for line in lines if SEED_BEGUN in line]
+    counts = sum((Counter(line) for line in lines if SEED_BEGUN not in line), Counter[str]())
+    return Ran(code, seeds.index(begun[-1]) + 1 if code and begun else len(seeds), counts)
 
 
 def commit() -> str:
@@ -83,24 +110,26 @@ def record(suite: str, progress: Progress, result: str) -> Path:
     return page
 
 
-def soak(suite: str, rounds: int, seed: int) -> int:
+def soak(suite: str, rounds: int, seed: int, together: int = 1) -> int:
     """Run what is left of `rounds`; the exit code."""
     path = REPO / "build" / "soak" / f"{suite}.json"
     progress = Progress.load(path, seed)
     while progress.done < rounds:
-        current = progress.seed + progress.done
-        print(f"soak {suite}: round {progress.done + 1} of {rounds}, seed {current}", flush=True)
+        first = progress.seed + progress.done
+        seeds = range(first, first + min(together, rounds - progress.done))
+        print(f"soak {suite}: round {progress.done + 1} of {rounds}, seeds {first}–{seeds[-1]}", flush=True)
         started = time.monotonic()
-        code, counts = one_round(suite, current)
-        if code == EXIT_NO_TESTS:
+        ran = run(suite, seeds)
+        if ran.code == EXIT_NO_TESTS:
             print(
                 f'soak: no test has the mark soak("{suite}"); see docs/testing.md for the suites',
                 file=sys.stderr,
             )
             return 2
-        progress.add(time.monotonic() - started, counts)
+        progress.add(time.monotonic() - started, ran)
         progress.save(path)
-        if code != 0:
+        if ran.code != 0:
+            current = progress.seed + progress.done - 1
             page = record(suite, progress, f"failed at seed {current}")
             path.unlink()
             print(
@@ -118,10 +147,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make soak", description="Run a suite over and over.")
     parser.add_argument("suite", help='the name in the tests\' mark: soak("cluster")')
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument(
+        "--together", type=int, default=1, help="rounds in one process, which share what they start"
+    )
     parser.add_argument("--seed", type=int, default=None, help="of the first round; drawn when left out")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
-    sys.exit(soak(options.suite, options.rounds, seed))
+    sys.exit(soak(options.suite, options.rounds, seed, options.together))
 
 
 if __name__ == "__main__":

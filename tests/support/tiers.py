@@ -61,7 +61,7 @@ TIERS = (
         has_alone=True,
     ),
     Tier("simulation", processes=2, by_module=False),
-    Tier("kafka", ("certificates", "kafka"), processes=4, has_alone=True),
+    Tier("kafka", ("certificates", "kafka", "kerberos"), processes=4, has_alone=True),
     # Each process has an API server, or a cluster, of its own.
     Tier("api_server", ("certificates", "cluster", "helm", "kafka"), processes=4),
     Tier(

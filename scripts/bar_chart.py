@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
+
+from scripts.svg import document, shortened
 
 LABEL_W, BARS_W, VALUE_W = 430, 420, 70
 WIDTH = LABEL_W + BARS_W + VALUE_W
@@ -12,16 +14,8 @@ LABEL_LENGTH_MAX = 68
 # The axis shows this many powers of two at least, to both sides.
 POWERS_MIN = 2
 STYLE = """
-text { font: 12px sans-serif; fill: #24292f; }
-.title { font-size: 15px; font-weight: bold; }
-.axis { stroke: #8c959f; stroke-width: 1; }
-.grid { stroke: #d0d7de; stroke-width: 1; }
 .better { fill: #2da44e; }
 .worse { fill: #cf7a26; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; }
-  .grid { stroke: #30363d; }
-}
 """
 
 
@@ -44,17 +38,11 @@ def drawn(title: str, bars: Sequence[Bar]) -> str:
     def at(times: float) -> float:
         return LABEL_W + (left + math.log2(times)) * scale
 
-    size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
-    name = quoteattr(f"{title}, Rota beside its peer")
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label={name}>',
-        f"<style>{STYLE}</style>",
-        f'<text class="title" x="0" y="16">{escape(title)}</text>',
+    parts = [
         *(_tick(at(2.0**power), power, bottom) for power in range(-left, right + 1)),
         *(_row(each, TOP_H + ROW_H * number, at(1), at(each.times)) for number, each in enumerate(bars)),
-        "</svg>",
     ]
-    return "\n".join(lines) + "\n"
+    return document(title, f"{title}, Rota beside its peer", (WIDTH, height), STYLE, parts)
 
 
 def _tick(x: float, power: int, bottom: int) -> str:
@@ -67,9 +55,7 @@ def _tick(x: float, power: int, bottom: int) -> str:
 
 
 def _row(bar: Bar, y: int, zero: float, end: float) -> str:
-    label = bar.label
-    if len(label) > LABEL_LENGTH_MAX:
-        label = f"{label[: LABEL_LENGTH_MAX - 1]}…"
+    label = shortened(bar.label, LABEL_LENGTH_MAX)
     kind = "better" if bar.times >= 1 else "worse"
     baseline = y + BAR_H - 2
     return (

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
+
+from scripts.svg import document, shortened
 
 PLOT_X, PLOT_Y, PLOT_W, PLOT_H = 70, 36, 420, 260
 LEGEND_X = PLOT_X + PLOT_W + 20
@@ -13,15 +15,7 @@ LABEL_LENGTH_MAX = 58
 POWERS_MIN = 2
 COLOURS = ("#0969da", "#2da44e", "#cf7a26", "#8250df", "#cf222e", "#1b7c83", "#bf3989", "#7d8590")
 STYLE = """
-text { font: 12px sans-serif; fill: #24292f; }
-.title { font-size: 15px; font-weight: bold; }
-.axis { stroke: #8c959f; stroke-width: 1; }
-.grid { stroke: #d0d7de; stroke-width: 1; }
 .linear { stroke: #8c959f; stroke-width: 1; stroke-dasharray: 4 4; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; }
-  .grid { stroke: #30363d; }
-}
 """
 
 
@@ -59,19 +53,14 @@ def drawn(title: str, unit: str, lines: Sequence[Line]) -> str:
     """Return the SVG; `unit` says what sizes count. The dashed line is linear growth from the smallest size."""
     axes = _axes([point for line in lines for point in line.points])
     height = max(PLOT_Y + PLOT_H + BOTTOM_H, PLOT_Y + ROW_H * (len(lines) + 1))
-    size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label={quoteattr(title)}>',
-        f"<style>{STYLE}</style>",
-        f'<text class="title" x="0" y="16">{escape(title)}</text>',
         *_grid(axes),
         f'<text x="{PLOT_X + PLOT_W / 2}" y="{PLOT_Y + PLOT_H + 36}" text-anchor="middle">{escape(unit)}</text>',
         *_linear(axes, min(point.size for line in lines for point in line.points)),
         *(part for number, line in enumerate(lines) for part in _line(axes, number, line)),
         f'<text x="{LEGEND_X}" y="{PLOT_Y + ROW_H * len(lines) + 12}">dashed: linear growth</text>',
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return document(title, title, (WIDTH, height), STYLE, parts)
 
 
 def _axes(points: Sequence[Point]) -> _Axes:
@@ -109,9 +98,7 @@ def _linear(axes: _Axes, smallest: float) -> Iterator[str]:
 
 def _line(axes: _Axes, number: int, line: Line) -> Iterator[str]:
     colour = COLOURS[number % len(COLOURS)]
-    label = line.label
-    if len(label) > LABEL_LENGTH_MAX:
-        label = f"{label[: LABEL_LENGTH_MAX - 1]}…"
+    label = shortened(line.label, LABEL_LENGTH_MAX)
     path = " ".join(f"{axes.x(point.size):.1f},{axes.y(point.times):.1f}" for point in line.points)
     yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
     for point in line.points:

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
+
+from scripts.svg import document
 
 AXIS_W, CURVES_W, RIGHT_W = 60, 820, 20
 WIDTH = AXIS_W + CURVES_W + RIGHT_W
@@ -13,17 +15,10 @@ TICKS_MIN = 3
 SERIES_MAX = 3
 LEGEND_W = 150
 STYLE = """
-text { font: 12px sans-serif; fill: #24292f; }
-.title { font-size: 15px; font-weight: bold; }
-.grid { stroke: #d0d7de; stroke-width: 1; }
 polyline { fill: none; stroke-width: 2; }
 .series0 { stroke: #0969da; }
 .series1 { stroke: #cf7a26; }
 .series2 { stroke: #8250df; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; }
-  .grid { stroke: #30363d; }
-}
 """
 
 
@@ -48,21 +43,15 @@ def drawn(title: str, time_title: str, panels: Sequence[Panel]) -> str:
     series = [each.series for each in panels[0].curves]
     end = max(at for panel in panels for curve in panel.curves for at, _ in curve.points)
     height = TITLE_H + len(panels) * (PANEL_TOP_H + PANEL_H) + BOTTOM_H
-    size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
-    name = quoteattr(f"{title}: {', '.join(panel.title for panel in panels)} of {' and '.join(series)}")
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label={name}>',
-        f"<style>{STYLE}</style>",
-        f'<text class="title" x="0" y="16">{escape(title)}</text>',
-        *_legend(series),
-    ]
+    says = f"{title}: {', '.join(panel.title for panel in panels)} of {' and '.join(series)}"
+    parts = list(_legend(series))
     for number, panel in enumerate(panels):
         top = TITLE_H + number * (PANEL_TOP_H + PANEL_H) + PANEL_TOP_H
-        lines += _panel(panel, top, end)
-    lines.append(
+        parts += _panel(panel, top, end)
+    parts.append(
         f'<text x="{AXIS_W + CURVES_W}" y="{height - 2}" text-anchor="end">{escape(time_title)}</text>'
     )
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    return document(title, says, (WIDTH, height), STYLE, parts)
 
 
 def ticks(highest: float) -> list[float]:

@@ -19,7 +19,7 @@ from rota_sidecar.core.member.partitions import Partition, Tenure
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 from rota_sidecar.membership.driver import StateChanged
 from rota_sidecar.observability.counters import Counters
-from rota_sidecar.observability.end_offsets import WEIGHT, EndOffset, EndOffsets, updated
+from rota_sidecar.observability.end_offsets import EndOffset, EndOffsets, Reading
 from rota_sidecar.observability.in_flight import InFlightTimer
 from rota_sidecar.observability.metrics import GroupOfMetrics, Metrics
 from rota_sidecar.observability.partition_status import (
@@ -167,19 +167,10 @@ def test_nothing_is_left_only_when_that_was_seen() -> None:
 
 def test_ends_are_the_newest_that_were_seen_lately() -> None:
     assert merged_bounds(view(), None) is None
-    assert merged_bounds(view(), EndOffset(Bounds(1, 9), 0)) == Bounds(1, 9)
-    assert merged_bounds(view(bounds=Bounds(2, 12)), EndOffset(Bounds(1, 9), 0)) == Bounds(2, 12)
-    assert merged_bounds(view(bounds=None), EndOffset(Bounds(1, 9), 0)) == Bounds(1, 9)
-
-
-def test_a_rate_takes_two_looks_and_forgets_slowly() -> None:
-    first = updated(None, Bounds(0, 100), 10)
-    assert first.rate is None
-    second = updated(first, Bounds(0, 150), 15)
-    assert second.rate == 10
-    third = updated(second, Bounds(0, 150), 20)
-    assert third.rate == pytest.approx(10 * (1 - WEIGHT))
-    assert updated(third, Bounds(0, 3), 25).rate is None, "another topic of that name"
+    seen = EndOffset(Bounds(1, 9), 0, Reading(9, 0))
+    assert merged_bounds(view(), seen) == Bounds(1, 9)
+    assert merged_bounds(view(bounds=Bounds(2, 12)), seen) == Bounds(2, 12)
+    assert merged_bounds(view(bounds=None), seen) == Bounds(1, 9)
 
 
 def test_the_time_of_a_record_is_its_own() -> None:

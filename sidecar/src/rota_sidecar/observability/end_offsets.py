@@ -19,8 +19,17 @@ LOOK_S = 5
 TIMEOUT_S = 5
 # Older end offsets count as unknown.
 KNOWN_S = 3 * LOOK_S
+# A rate is measured over this time at least: polls follow each other within milliseconds while partitions move.
+RATE_OVER_S = LOOK_S / 2
 # Weight of the newest measurement in the exponential moving average of a rate.
 WEIGHT = 0.3
+
+
+class Reading(NamedTuple):
+    """An end offset from which on a rate is measured."""
+
+    end: int
+    at_s: float
 
 
 class EndOffset(NamedTuple):
@@ -28,7 +37,8 @@ class EndOffset(NamedTuple):
 
     bounds: Bounds
     at_s: float
-    # Records per second; None until there are two measurements.
+    measured: Reading
+    # Records per second; None until RATE_OVER_S have passed.
     rate: float | None = None
 
 
@@ -53,7 +63,7 @@ class EndOffsets:
         self._others.set()
 
     def seen(self, partition: Partition) -> EndOffset | None:
-        """Return the latest bounds of a partition; None: unknown, or older than KNOWN_S."""
+        """Return the latest bounds of a partition, also of one that was released; None: unknown, or older than KNOWN_S."""
         found = self._seen.get(partition)
         return found if found is not None and self._clock() - found.at_s < KNOWN_S else None
 
@@ -62,7 +72,12 @@ class EndOffsets:
         while True:
             self._others.clear()
             held = self._held()
-            self._seen = {partition: seen for partition, seen in self._seen.items() if partition in held}
+            # Rates of partitions that were just released are for the choice of their next owners.
+            self._seen = {
+                partition: seen
+                for partition, seen in self._seen.items()
+                if partition in held or self.seen(partition) is not None
+            }
             if held:
                 await self._look_at(held)
             await wait_until_set(self._others, LOOK_S)
@@ -81,9 +96,13 @@ class EndOffsets:
 
 def updated(before: EndOffset | None, bounds: Bounds, at_s: float) -> EndOffset:
     """Return the bounds after another poll, with the averaged rate."""
+    now = Reading(bounds.end, at_s)
     if before is None or at_s <= before.at_s or bounds.end < before.bounds.end:
-        return EndOffset(bounds, at_s)
-    rate = (bounds.end - before.bounds.end) / (at_s - before.at_s)
+        return EndOffset(bounds, at_s, now)
+    elapsed_s = at_s - before.measured.at_s
+    if elapsed_s < RATE_OVER_S:
+        return before._replace(bounds=bounds, at_s=at_s)
+    rate = (bounds.end - before.measured.end) / elapsed_s
     if before.rate is not None:
         rate = WEIGHT * rate + (1 - WEIGHT) * before.rate
-    return EndOffset(bounds, at_s, rate)
+    return EndOffset(bounds, at_s, now, rate)

@@ -5,9 +5,8 @@ The claim: where librdkafka does not have the login of a cluster, a sidecar read
 with librdkafka. Both of its clients read the same topics of one broker, one after the other in each round, as the sidecar
 does: into batches for the application, in as many fetches as it takes. Topics differ in the codec of their batches.
 
-With librdkafka a partition is paused when its records are read ahead and the next fetch comes late, and librdkafka then takes
-up to a second to go on. So the processor time for each record is held against the same goal, and a consumer of
-confluent-kafka alone, which only counts the records, is shown as well.
+The processor time for each record is held against the same goal, and a consumer of confluent-kafka alone, which only counts the
+records, is shown as well.
 """
 
 import asyncio

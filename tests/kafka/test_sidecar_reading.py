@@ -161,7 +161,7 @@ def test_what_lies_read_ahead_is_bounded_and_comes_when_it_is_wanted(
     play(kafka, story, client=client)
 
 
-def test_what_was_paused_when_somebody_stopped_is_read_by_the_next_one(
+def test_what_was_set_aside_when_somebody_stopped_is_read_by_the_next_one(
     kafka: Kafka, topic: str, writer: Writer, client: Client
 ) -> None:
     records = 200
@@ -172,7 +172,7 @@ def test_what_was_paused_when_somebody_stopped_is_read_by_the_next_one(
         here, neighbour, before = Partition(topic, 0), Partition(topic, 1), reader.open()
         async with asyncio.timeout(WITHIN_S):
             await reader.fetch(here, 0, delivery_epoch=before, bytes_max=1)
-        # The neighbour is heard of after all that lay there before, and by then the partition is paused.
+        # The neighbour is heard of after all that lay there before, and by then the partition is set aside.
         await reader.read_to(neighbour, 1)
         await asyncio.to_thread(writer.write, b"y", partition=1)
         await reader.read_to(neighbour, 2, offset=1)
@@ -201,7 +201,7 @@ def test_slow_takers_miss_nothing_and_get_nothing_twice(kafka: Kafka, topic: str
         while offset < records:
             turns += 1
             if turns % 7 == 0:
-                # Long enough for it to be paused.
+                # Long enough for it to be set aside.
                 await asyncio.sleep(0.02)
             if turns % 11 == 0:
                 reader.records.stop(delivery_epoch)

@@ -3,7 +3,7 @@
 from rota_sidecar.core.delivery.events import Bounds, Read
 from rota_sidecar.core.ledger.batches import Batch
 from rota_sidecar.core.member.partitions import Partition
-from rota_sidecar.engines.kafka.tracks import AHEAD_BYTES_MAX, AHEAD_BYTES_TOTAL_MAX, Track
+from rota_sidecar.engines.kafka.tracks import AHEAD_BYTES_MAX, AHEAD_BYTES_TOTAL_MAX, Track, limit_of
 from rota_sidecar.engines.records import FetchRequest
 
 HERE = Partition("orders", 0)
@@ -90,6 +90,17 @@ def test_a_watermark_that_is_not_known_yet_is_no_bound() -> None:
     assert given(track, low=-1001, high=-1001).bounds == Bounds(0, 6)
 
 
+def test_watermarks_that_were_reported_once_hold_until_the_next_ones() -> None:
+    track = Track(request(5))
+    track.append([batch(5)])
+    assert given(track, low=2, high=90).bounds == Bounds(2, 90)
+    track.append([batch(6)])
+    track.set_request(request(6))
+    assert given(track, low=-1001, high=-1001).bounds == Bounds(2, 90), (
+        "the consumer knows none of what is set aside"
+    )
+
+
 def test_a_partition_is_full_when_nobody_takes_what_lies_there() -> None:
     track = Track(request(0))
     track.append([batch(0, size=AHEAD_BYTES_MAX)])
@@ -107,3 +118,15 @@ def test_a_partition_is_full_with_little_where_all_together_have_much() -> None:
     track.append([batch(1)])
     assert not track.is_full(AHEAD_BYTES_TOTAL_MAX - 1)
     assert track.is_full(AHEAD_BYTES_TOTAL_MAX)
+
+
+def test_few_partitions_may_have_more_than_many() -> None:
+    assert limit_of(0) == limit_of(1) == AHEAD_BYTES_TOTAL_MAX // 2
+    assert limit_of(4) == AHEAD_BYTES_TOTAL_MAX // 8
+    assert limit_of(1_000) == AHEAD_BYTES_MAX
+    track = Track(request(0))
+    track.append([batch(0)])
+    given(track)
+    track.append([batch(1, size=AHEAD_BYTES_MAX)])
+    assert not track.is_full(AHEAD_BYTES_MAX, limit_of(1))
+    assert track.is_full(AHEAD_BYTES_MAX, limit_of(1_000))

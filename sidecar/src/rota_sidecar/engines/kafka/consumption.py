@@ -2,8 +2,11 @@
 librdkafka's consumer, and the thread that owns it. Created by `reading.py`, which sets requests and receives events.
 
 Requests enter a queue, and each turn of the thread applies them, polls, and posts the events. Partitions are assigned
-manually, one by one as they are requested: the consumer never joins a group and never commits. A partition without a
-request is prefetched up to a limit and then paused.
+manually, one by one as they are requested: the consumer never joins a group and never commits.
+
+A partition without a request is prefetched up to a limit. From then on the thread polls only if other partitions have a
+request, and sets the full ones aside: they are unassigned, and assigned again once half of what was prefetched is taken. Pauses
+would be slower, because librdkafka looks at the partitions that it may fetch again once a second.
 """
 
 import threading
@@ -17,7 +20,7 @@ from rota_sidecar.core.delivery.events import FetchError, Read
 from rota_sidecar.core.member.partitions import Partition
 from rota_sidecar.engines.kafka.batching import batches_of, by_partition
 from rota_sidecar.engines.kafka.librdkafka import DENIED, FETCH_ERRORS, UNKNOWN, Config, reason_of
-from rota_sidecar.engines.kafka.tracks import Track
+from rota_sidecar.engines.kafka.tracks import Track, limit_of
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import FetchRequest
 
@@ -91,7 +94,8 @@ class Consumption:
     """
     Starts the thread with the first request. Requests and `close` are thread-safe; everything else runs in the thread.
 
-    Invariant: the assigned partitions are the keys of `_tracks`, and `_ahead_bytes` is the sum of their prefetched bytes.
+    Invariant: the assigned partitions are the keys of `_tracks` that are not aside, `_ahead_bytes` is the sum of their prefetched
+    bytes, and `_waiting` are those with a request.
     """
 
     def __init__(self, configure: Callable[[], Config], post: PostEvents, *, with_keys: bool) -> None:
@@ -104,8 +108,9 @@ class Consumption:
         self._closed = threading.Event()
         # Used in the thread only.
         self._tracks: dict[Partition, Track] = {}
-        # Partitions with prefetched records.
+        # Partitions with prefetched records, and those with a request.
         self._holding: set[Partition] = set()
+        self._waiting: set[Partition] = set()
         self._ahead_bytes = 0
         self._next_fetch_waits = 0
         # The number of partitions that each topic is known to have at least.
@@ -141,8 +146,13 @@ class Consumption:
             while not self._closed.is_set():
                 self._handle_requests(consumer)
                 self._post_events()
+                full = self._full()
+                if full and not self._waiting:
+                    # The next records stay in librdkafka's queue, which has a limit of its own.
+                    self._requested.wait(IDLE_S)
+                    continue
+                self._set_aside(consumer, full)
                 self._read(consumer)
-                self._pause_full(consumer)
                 self._post_events()
         finally:
             consumer.close()
@@ -178,30 +188,33 @@ class Consumption:
 
     def _apply_requests(self, consumer: Consumer) -> None:
         before: dict[Partition, Track | None] = {}
-        paused: list[Partition] = []
+        aside: list[Partition] = []
         while self._requests:
             partition, request = self._requests.popleft()
             track = self._tracks.get(partition)
             if request is not None and track is not None and track.front == request.offset:
                 track.set_request(request)
+                self._waiting.add(partition)
                 self._emit(consumer, partition, track)
-                if track.is_paused:
-                    paused.append(partition)
+                if track.is_aside:
+                    aside.append(partition)
                 continue
             before.setdefault(partition, track)
             self._drop(partition)
             if request is not None:
                 self._tracks[partition] = Track(request)
+                self._waiting.add(partition)
         if before:
             self._assign(consumer, before)
-        if paused:
-            self._resume(consumer, paused)
+        if aside:
+            self._fetch_again(consumer, aside)
 
     def _drop(self, partition: Partition) -> None:
         track = self._tracks.pop(partition, None)
         if track is not None:
             self._ahead_bytes -= track.ahead_bytes
             self._holding.discard(partition)
+            self._waiting.discard(partition)
 
     def _assign(self, consumer: Consumer, changed: dict[Partition, Track | None]) -> None:
         removed = {each: old for each, old in changed.items() if old is not None}
@@ -229,30 +242,34 @@ class Consumption:
                 except KafkaException as error:
                     self._reason = reason_of(error.args[0])
 
-    def _resume(self, consumer: Consumer, partitions: Sequence[Partition]) -> None:
-        resumed = [
-            each
-            for each in partitions
-            if (track := self._tracks.get(each)) is not None
-            and track.is_paused
-            and not track.is_full(self._ahead_bytes)
-        ]
-        for each in resumed:
-            self._tracks[each].is_paused = False
-        if resumed:
-            consumer.resume([TopicPartition(*each) for each in resumed])
+    def _full(self) -> Sequence[Partition]:
+        """Return the partitions that have reached a prefetch limit."""
+        limit = limit_of(len(self._holding))
+        return [each for each in self._holding if self._tracks[each].is_full(self._ahead_bytes, limit)]
 
-    def _pause_full(self, consumer: Consumer) -> None:
-        """Pause partitions that have reached a prefetch limit."""
-        full = [
-            each
-            for each in self._holding
-            if not self._tracks[each].is_paused and self._tracks[each].is_full(self._ahead_bytes)
-        ]
-        for each in full:
-            self._tracks[each].is_paused = True
-        if full:
-            consumer.pause([TopicPartition(*each) for each in full])
+    def _set_aside(self, consumer: Consumer, full: Sequence[Partition]) -> None:
+        assigned = {each: track for each in full if not (track := self._tracks[each]).is_aside}
+        for track in assigned.values():
+            track.is_aside = True
+        if assigned:
+            consumer.incremental_unassign([TopicPartition(*each) for each in assigned])
+
+    def _fetch_again(self, consumer: Consumer, aside: Sequence[Partition]) -> None:
+        """Assign partitions that were set aside, where enough was taken; the others wait for a later request."""
+        limit = limit_of(len(self._holding)) // 2
+        wanted = {
+            each: track
+            for each in aside
+            if (track := self._tracks.get(each)) is not None
+            and track.is_aside
+            and not track.is_full(self._ahead_bytes, limit)
+        }
+        for track in wanted.values():
+            track.is_aside = False
+        if wanted:
+            consumer.incremental_assign(
+                [TopicPartition(*each, track.position) for each, track in wanted.items()]
+            )
 
     # Messages
 
@@ -284,7 +301,7 @@ class Consumption:
         self._end_outage()
         for partition, run in by_partition(messages).items():
             track = self._tracks.get(partition)
-            if track is None:
+            if track is None or track.is_aside:
                 continue
             batches = batches_of(run, with_keys=self._with_keys)
             track.append(batches)
@@ -302,6 +319,7 @@ class Consumption:
         if not track.ahead_bytes:
             self._holding.discard(partition)
         if read is not None:
+            self._waiting.discard(partition)
             self._events.append(read)
 
     # Errors
@@ -313,7 +331,7 @@ class Consumption:
             return
         partition = Partition(topic, number)
         track = self._tracks.get(partition)
-        if track is None:
+        if track is None or track.is_aside:
             return
         if error.code() == KafkaError._PARTITION_EOF:
             self._end_outage()
@@ -393,8 +411,6 @@ def readable(messages: Sequence[Message], errors: Sequence[KafkaError | None]) -
 
 
 def _unassign(consumer: Consumer, removed: Mapping[Partition, Track]) -> None:
-    paused = [TopicPartition(*each) for each, track in removed.items() if track.is_paused]
-    if paused:
-        # librdkafka keeps the pause after the unassignment: assigned again, the partition would return no records.
-        consumer.resume(paused)
-    consumer.incremental_unassign([TopicPartition(*each) for each in removed])
+    assigned = [TopicPartition(*each) for each, track in removed.items() if not track.is_aside]
+    if assigned:
+        consumer.incremental_unassign(assigned)

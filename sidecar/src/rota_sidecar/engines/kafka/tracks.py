@@ -16,6 +16,11 @@ AHEAD_BYTES_MAX = 256 << 10
 AHEAD_BYTES_TOTAL_MAX = 8 << 20
 
 
+def limit_of(holding: int) -> int:
+    """Return the prefetch limit of a partition while so many have prefetched records: few of them may have more."""
+    return max(AHEAD_BYTES_MAX, AHEAD_BYTES_TOTAL_MAX // (2 * max(holding, 1)))
+
+
 class Track:
     """
     A partition that is consumed from one offset on.
@@ -29,7 +34,8 @@ class Track:
         # The offset at which the next Read begins, and the next offset of the consumer.
         self.front = self.position = request.offset
         self.request: FetchRequest | None = request
-        self.is_paused = False
+        # True while the consumer does not fetch it, because it was full.
+        self.is_aside = False
         # True after the first batch or the first end of partition.
         self.is_known = False
         self.ahead_bytes = 0
@@ -37,11 +43,11 @@ class Track:
         self._ends_at = -1
         self._last_bounds: tuple[int, Bounds] | None = None
 
-    def is_full(self, total_bytes: int) -> bool:
+    def is_full(self, total_bytes: int, limit: int = AHEAD_BYTES_MAX) -> bool:
         """Return true if the partition has no request and has reached a prefetch limit; `total_bytes` are of all partitions."""
         if self.request is not None or not self._ahead:
             return False
-        return self.ahead_bytes >= AHEAD_BYTES_MAX or total_bytes >= AHEAD_BYTES_TOTAL_MAX
+        return self.ahead_bytes >= limit or total_bytes >= AHEAD_BYTES_TOTAL_MAX
 
     def set_request(self, request: FetchRequest) -> None:
         """Continue at the front with a new request, of the same delivery epoch or another one."""
@@ -70,11 +76,14 @@ class Track:
         """
         Return the result of the request, and clear it; None: there is no request, or nothing new for it.
 
-        `low` and `high` are the watermarks that the broker reported last.
+        `low` and `high` are the watermarks that the broker reported last; negative: none.
         """
         request = self.request
         if request is None:
             return None
+        if high < 0 and self._last_bounds is not None:
+            # Not reported since the partition was set aside.
+            low, high = self._last_bounds[1]
         batches = self._take(request.bytes_max)
         self.front = batches[-1].end if self._ahead else self.position
         # With an open transaction the log continues behind the last stable offset, where readers stop.

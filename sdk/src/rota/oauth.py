@@ -7,13 +7,14 @@ asks a token endpoint itself, and follows a file that `consumer.token_file` writ
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rota import errors
 from rota_service.oauth_urls import is_file_url, url_problem
 
 if TYPE_CHECKING:
-    from rota_service.oauth_sources import AnyTokenProvider, TokenSource
+    from rota.security import SecurityOptions
+    from rota_service.oauth_sources import TokenSource
 
 OAUTHBEARER = "OAUTHBEARER"
 Callback = Callable[[str], tuple[str, float, str]]
@@ -27,35 +28,12 @@ SETTINGS = (OBJECT, URL, *OF_ENDPOINT)
 log = logging.getLogger(__name__)
 
 
-class OAuthOptions(Protocol):
-    """The settings of OAUTHBEARER; None: not given."""
-
-    @property
-    def sasl_mechanism(self) -> str | None: ...
-    @property
-    def sasl_username(self) -> str | None: ...
-    @property
-    def sasl_password(self) -> str | None: ...
-    @property
-    def sasl_oauth_token_provider(self) -> "AnyTokenProvider | None": ...
-    @property
-    def sasl_oauthbearer_token_endpoint_url(self) -> str | None: ...
-    @property
-    def sasl_oauthbearer_client_id(self) -> str | None: ...
-    @property
-    def sasl_oauthbearer_client_secret(self) -> str | None: ...
-    @property
-    def sasl_oauthbearer_scope(self) -> str | None: ...
-    @property
-    def sasl_oauthbearer_cafile(self) -> str | None: ...
-
-
 def nowhere(_: str) -> bool:
     """Return False: a producer has its settings nowhere else."""
     return False
 
 
-def faults(options: OAuthOptions, is_given: Callable[[str], bool] = nowhere) -> Iterator[str]:
+def faults(options: "SecurityOptions", is_given: Callable[[str], bool] = nowhere) -> Iterator[str]:
     """Yield the faults of a login's settings; `is_given`: a setting is given in another way."""
     if options.sasl_mechanism != OAUTHBEARER:
         yield from (
@@ -70,7 +48,7 @@ def faults(options: OAuthOptions, is_given: Callable[[str], bool] = nowhere) -> 
     yield from _source_faults(options, is_given)
 
 
-def _source_faults(options: OAuthOptions, is_given: Callable[[str], bool]) -> Iterator[str]:
+def _source_faults(options: "SecurityOptions", is_given: Callable[[str], bool]) -> Iterator[str]:
     if options.sasl_oauth_token_provider is not None:
         yield from _object_faults(options)
     elif options.sasl_oauthbearer_token_endpoint_url is not None:
@@ -79,7 +57,7 @@ def _source_faults(options: OAuthOptions, is_given: Callable[[str], bool]) -> It
         yield f"sasl_mechanism is {OAUTHBEARER!r} without a source of tokens: set {URL}, or {OBJECT}"
 
 
-def _object_faults(options: OAuthOptions) -> Iterator[str]:
+def _object_faults(options: "SecurityOptions") -> Iterator[str]:
     if not callable(getattr(options.sasl_oauth_token_provider, "token", None)):
         yield f"{OBJECT} has no method token: use an object such as kafka-python's AbstractTokenProvider"
     for name in (URL, *OF_ENDPOINT):
@@ -87,7 +65,7 @@ def _object_faults(options: OAuthOptions) -> Iterator[str]:
             yield f"{OBJECT} and {name} are both set: use one source of tokens"
 
 
-def _url_faults(options: OAuthOptions, url: str, is_given: Callable[[str], bool]) -> Iterator[str]:
+def _url_faults(options: "SecurityOptions", url: str, is_given: Callable[[str], bool]) -> Iterator[str]:
     problem = url_problem(url, insecure=is_given("insecure"))
     if problem:
         yield f"{URL}: {problem}"
@@ -100,7 +78,7 @@ def _url_faults(options: OAuthOptions, url: str, is_given: Callable[[str], bool]
             yield f"{URL} is set without {name}: set both"
 
 
-def callback(options: OAuthOptions) -> Callback:
+def callback(options: "SecurityOptions") -> Callback:
     """Return librdkafka's `oauth_cb` of a client. Raises AuthenticationFailed if there is no token now: librdkafka does not say why."""
     from rota.clocks import system_clocks
     from rota_service.oauth_provider import Clocks, TokenProvider
@@ -116,7 +94,7 @@ def callback(options: OAuthOptions) -> Callback:
     return provider.callback
 
 
-def token_source(options: OAuthOptions) -> "TokenSource":
+def token_source(options: "SecurityOptions") -> "TokenSource":
     """Return the source of tokens that the settings name."""
     from pathlib import Path
 

@@ -1,15 +1,17 @@
 """
 TLS and login under the names of Kafka's clients, for consumers and producers: `security_protocol`, `ssl_…` and `sasl_…`.
 
-The options of both call `faults` when they are built. A consumer passes the files to its sidecar; a producer makes
+The options of both begin with these, and call `faults` when they are built. A consumer passes the files to its sidecar; a producer makes
 credentials of them for Rota's log, and properties for librdkafka.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from rota.connection import Credentials
+    from rota_service.oauth_sources import AnyTokenProvider
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -20,21 +22,49 @@ CONSUMER_MECHANISMS = (*MECHANISMS, KERBEROS)
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 
-class SecurityOptions(Protocol):
-    """The settings of a client's connections; None: not given, and derived from the others."""
+class SecuritySettings(TypedDict, total=False):
+    """Keyword arguments that consumers and producers share; `SecurityOptions` documents each."""
 
-    @property
-    def security_protocol(self) -> SecurityProtocol | None: ...
-    @property
-    def ssl_cafile(self) -> str | None: ...
-    @property
-    def ssl_certfile(self) -> str | None: ...
-    @property
-    def ssl_keyfile(self) -> str | None: ...
-    @property
-    def sasl_mechanism(self) -> str | None: ...
-    @property
-    def credentials(self) -> "Credentials | None": ...
+    credentials: "Credentials"
+    security_protocol: SecurityProtocol
+    ssl_cafile: str
+    ssl_certfile: str
+    ssl_keyfile: str
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
+    sasl_oauth_token_provider: "AnyTokenProvider"
+    sasl_oauthbearer_token_endpoint_url: str
+    sasl_oauthbearer_client_id: str
+    sasl_oauthbearer_client_secret: str
+    sasl_oauthbearer_scope: str
+    sasl_oauthbearer_cafile: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityOptions:
+    """Settings of a client's connections; None: not given, and derived from the others."""
+
+    # Files of certificates, and of a token, for rota:// addresses.
+    credentials: "Credentials | None" = None
+    # Under the names of Kafka's clients: the files of `credentials`, and for Kafka the login.
+    security_protocol: SecurityProtocol | None = None
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    # A consumer's sidecar gets name and password in its environment.
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    # Not part of the representation, which appears in exception reports.
+    sasl_password: str | None = field(default=None, repr=False)
+    # Bearer tokens, with OAUTHBEARER: an object with `token()`, as kafka-python's; or a token endpoint with client id, secret and
+    # scope, and the CA file for it; or file:///path of a file with a token, which is followed as it changes.
+    sasl_oauth_token_provider: "AnyTokenProvider | None" = field(default=None, repr=False)
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_id: str | None = None
+    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_cafile: str | None = None
 
 
 def faults(options: SecurityOptions, *, has_login: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal
 
 from rota import errors
 from rota.consumer import validation
@@ -12,18 +12,14 @@ from rota.consumer.batch_slice import GivenDeserializer
 from rota.consumer.listeners import ConsumerInterceptor
 from rota.consumer.sidecar_options import SIDECAR_SETTINGS, SidecarOptions
 from rota.parameters import CONSUMER, positive_faults, type_faults, without_kafkas
-
-if TYPE_CHECKING:
-    from rota.connection import Credentials
-    from rota.security import SecurityProtocol
-    from rota_service.oauth_sources import AnyTokenProvider
+from rota.security import SecuritySettings
 
 SIDECAR = "ROTA_SIDECAR"
 MIB = 1 << 20
 
 
-class Settings(TypedDict, total=False):
-    """Keyword arguments of a consumer; `Options` documents each."""
+class Settings(SecuritySettings, total=False):
+    """Keyword arguments of a consumer, with those of its connections; `Options` documents each."""
 
     group_id: str
     bootstrap_servers: str | Sequence[str]
@@ -61,20 +57,6 @@ class Settings(TypedDict, total=False):
     partition_assignment_strategy: str | Sequence[str]
     coordination: Literal["auto", "kafka", "rota"]
     coordinator_address: str
-    credentials: "Credentials"
-    security_protocol: "SecurityProtocol"
-    ssl_cafile: str
-    ssl_certfile: str
-    ssl_keyfile: str
-    sasl_mechanism: str
-    sasl_username: str
-    sasl_password: str
-    sasl_oauth_token_provider: "AnyTokenProvider"
-    sasl_oauthbearer_token_endpoint_url: str
-    sasl_oauthbearer_client_id: str
-    sasl_oauthbearer_client_secret: str
-    sasl_oauthbearer_scope: str
-    sasl_oauthbearer_cafile: str
     sasl_kerberos_service_name: str
     sasl_kerberos_principal: str
     sasl_kerberos_keytab: str

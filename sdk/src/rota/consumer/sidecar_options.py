@@ -6,19 +6,16 @@ Settings of a consumer's own sidecar; the base of `rota.consumer.options.Options
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from rota.connection import Credentials
-    from rota.security import SecurityProtocol
-    from rota_service.oauth_sources import AnyTokenProvider
+from rota.security import SecurityOptions
 
 # The sidecar's share of the drain time; the rest is for the handlers.
 SIDECAR_PART = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SidecarOptions:
+class SidecarOptions(SecurityOptions):
     """Settings of the sidecar; None stands for the sidecar's own default."""
 
     # The group; a running sidecar has its own.
@@ -64,27 +61,6 @@ class SidecarOptions:
     # `rota` and an address if Rota coordinates groups whose records are in Kafka.
     coordination: Literal["auto", "kafka", "rota"] | None = None
     coordinator_address: str | None = None
-    # Files of certificates, and of a token for rota:// addresses.
-    credentials: "Credentials | None" = None
-    # The same files under the names of Kafka's clients, and whether connections have TLS and a login; derived
-    # from the other settings unless given.
-    security_protocol: "SecurityProtocol | None" = None
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    # The Kafka login. The sidecar gets name and password in its environment.
-    sasl_mechanism: str | None = None
-    sasl_username: str | None = None
-    # Not part of the representation, which appears in exception reports.
-    sasl_password: str | None = field(default=None, repr=False)
-    # Bearer tokens, with OAUTHBEARER: an object with `token()`, as kafka-python's; or a token endpoint with client id, secret and
-    # scope, and the CA file for it; or file:///path of a file with a token, which is followed as it changes.
-    sasl_oauth_token_provider: "AnyTokenProvider | None" = field(default=None, repr=False)
-    sasl_oauthbearer_token_endpoint_url: str | None = None
-    sasl_oauthbearer_client_id: str | None = None
-    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
-    sasl_oauthbearer_scope: str | None = None
-    sasl_oauthbearer_cafile: str | None = None
     # The login by Kerberos (GSSAPI): the service name in the brokers' principals, this client's principal, and its
     # keytab, without which the tickets are those of the credential cache.
     sasl_kerberos_service_name: str | None = None

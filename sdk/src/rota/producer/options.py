@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal
 
 from rota import errors
 from rota.parameters import (
@@ -16,11 +16,7 @@ from rota.parameters import (
 from rota.producer.interceptors import ProducerInterceptor
 from rota.producer.partitioner import Partitioner
 from rota.records import RecordMetadata
-
-if TYPE_CHECKING:
-    from rota.connection import Credentials
-    from rota.security import SecurityProtocol
-    from rota_service.oauth_sources import AnyTokenProvider
+from rota.security import SecurityOptions, SecuritySettings
 
 Acks = Literal[0, 1, "all", -1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -35,8 +31,8 @@ KIB = 1 << 10
 FOREVER = (1 << 31) - 1
 
 
-class Settings(TypedDict, total=False):
-    """Keyword arguments of a producer; `Options` documents each."""
+class Settings(SecuritySettings, total=False):
+    """Keyword arguments of a producer, with those of its connections; `Options` documents each."""
 
     client_id: str
     acks: Acks
@@ -62,20 +58,6 @@ class Settings(TypedDict, total=False):
     transactional_id: str
     transaction_timeout_ms: int
     coordination: Literal["Auto", "Kafka", "Rota"]
-    credentials: "Credentials"
-    security_protocol: "SecurityProtocol"
-    ssl_cafile: str
-    ssl_certfile: str
-    ssl_keyfile: str
-    sasl_mechanism: str
-    sasl_username: str
-    sasl_password: str
-    sasl_oauth_token_provider: "AnyTokenProvider"
-    sasl_oauthbearer_token_endpoint_url: str
-    sasl_oauthbearer_client_id: str
-    sasl_oauthbearer_client_secret: str
-    sasl_oauthbearer_scope: str
-    sasl_oauthbearer_cafile: str
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     connections_max_idle_ms: int
@@ -83,7 +65,7 @@ class Settings(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(SecurityOptions):
     """All settings of a producer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
 
     # Name of the client in the logs of servers and of what lies before them.
@@ -123,25 +105,6 @@ class Options:
     transaction_timeout_ms: int = 60_000
     # Coordinator of the groups whose offsets are sent. `Rota` on a Kafka address is the shared engine.
     coordination: Literal["Auto", "Kafka", "Rota"] = "Auto"
-    # For rota:// addresses.
-    credentials: "Credentials | None" = None
-    # Under the names of Kafka's clients: the files of `credentials`, and for Kafka the login.
-    security_protocol: "SecurityProtocol | None" = None
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    sasl_mechanism: str | None = None
-    sasl_username: str | None = None
-    # Not part of the representation, which appears in exception reports.
-    sasl_password: str | None = field(default=None, repr=False)
-    # Bearer tokens, with OAUTHBEARER: an object with `token()`, as kafka-python's; or a token endpoint with client id, secret and
-    # scope, and the CA file for it; or file:///path of a file with a token, which is followed as it changes.
-    sasl_oauth_token_provider: "AnyTokenProvider | None" = field(default=None, repr=False)
-    sasl_oauthbearer_token_endpoint_url: str | None = None
-    sasl_oauthbearer_client_id: str | None = None
-    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
-    sasl_oauthbearer_scope: str | None = None
-    sasl_oauthbearer_cafile: str | None = None
     # For connections to Kafka; None: Kafka's defaults, 50, 1,000 and 540,000.
     reconnect_backoff_ms: int | None = None
     reconnect_backoff_max_ms: int | None = None

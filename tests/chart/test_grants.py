@@ -26,7 +26,7 @@ def policy(*flags: str) -> PodPolicy:
     """The coordinator's rules for pods."""
     grants = named(helm.render(*flags), "ConfigMap", "rota-coordinator-grants")["data"]["grants"]
     found = parse(grants, "grants")
-    return PodPolicy(found.grants_of, found.grants_of_pods)
+    return PodPolicy(found.grants_of, found.grants_of_pods, found.grants_in)
 
 
 def pod(namespace: str) -> Principal:

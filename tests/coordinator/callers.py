@@ -123,14 +123,16 @@ class Stream:
 
 
 @asynccontextmanager
-async def session(over: grpc.aio.Channel, token: str = "") -> AsyncIterator[Stream]:
-    """A stream, ended with the block."""
+async def session(
+    over: grpc.aio.Channel, token: str = "", *, metadata: Sequence[tuple[str, str]] = ()
+) -> AsyncIterator[Stream]:
+    """A stream, ended with the block; `metadata` comes after the token."""
     stub = over.stream_stream(
         "/rota.coordinator.v1.Coordinator/Session",
         request_serializer=pb.SessionRequest.SerializeToString,
         response_deserializer=pb.SessionResponse.FromString,
     )
-    stream = stub(metadata=bearer(token))
+    stream = stub(metadata=(*bearer(token), *metadata))
     # Comes when the caller was let in.
     await stream.initial_metadata()
     try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from rota_coordinator.security.policy import Action, TopicAction
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.log.v1 import log_pb2 as log
+from rota_service.pod_tokens import NAMESPACE_METADATA
 from tests.conformance.members import topic_offsets
 from tests.coordinator.callers import channel, path, refusal, session
 from tests.support.coordinator import QUICK, Coordinator, bearer
@@ -181,8 +182,24 @@ RIGHTS: Mapping[str, Mapping[str, Rights]] = {
     "system:serviceaccount:rota:operator": {
         name: Rights(Action.ADMIN, TopicAction.CONSUME) for name in RESOURCES
     },
+    # As for the author of a ConsumerGroup in that namespace: its own groups, and those that its pods may join.
+    "system:serviceaccount:rota:operator for namespace shop": {
+        **{name: Rights(None, TopicAction.CONSUME) for name in RESOURCES},
+        "shop.g": Rights(Action.ADMIN, TopicAction.CONSUME),
+        "legacy": Rights(Action.ADMIN, TopicAction.CONSUME),
+    },
+    "system:serviceaccount:rota:operator for namespace bank": {
+        **{name: Rights(None, TopicAction.CONSUME) for name in RESOURCES},
+        "bank.g": Rights(Action.ADMIN, TopicAction.CONSUME),
+    },
+    # Who may do little may not do more for a namespace.
+    "system:serviceaccount:shop:default for namespace bank": {
+        "shop.g": Rights(None, TopicAction.ADMIN, transact=True)
+    },
     "robot": {"shop.g": Rights(Action.ADMIN)},
 }
+FOR_NAMESPACE = " for namespace "
+Metadata = Sequence[tuple[str, str]]
 CELLS = [(identity, name, method) for identity in RIGHTS for name in RESOURCES for method in RULES]
 
 
@@ -206,12 +223,16 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenReviews]:
 
 
 @pytest.fixture(scope="module")
-def tokens(reviews: TokenReviews) -> Mapping[str, str]:
-    """A token of each identity."""
-    found = {"robot": "robot-token-canary"}
-    for name in RIGHTS.keys() - found.keys():
-        namespace, account = name.split(":")[2:]
-        found[name] = reviews.pod(namespace, f"pod-of-{account}", account=account)
+def metadata(reviews: TokenReviews) -> Mapping[str, Metadata]:
+    """The metadata of each identity's calls."""
+    tokens, found = {"robot": "robot-token-canary"}, dict[str, Metadata]()
+    for identity in RIGHTS:
+        name, _, calls_for = identity.partition(FOR_NAMESPACE)
+        if name not in tokens:
+            namespace, account = name.split(":")[2:]
+            tokens[name] = reviews.pod(namespace, f"pod-of-{account}", account=account)
+        narrowed = ((NAMESPACE_METADATA, calls_for),) if calls_for else ()
+        found[identity] = (*bearer(tokens[name]), *narrowed)
     return found
 
 
@@ -253,9 +274,11 @@ def errors_in(message: Message) -> Iterator[int]:
                 yield from errors_in(each)
 
 
-async def answer(over: grpc.aio.Channel, method: MethodDescriptor, request: Message, token: str) -> Message:
+async def answer(
+    over: grpc.aio.Channel, method: MethodDescriptor, request: Message, metadata: Metadata
+) -> Message:
     """The response, or the first one of a stream."""
-    serialize, metadata = type(request).SerializeToString, bearer(token)
+    serialize = type(request).SerializeToString
     deserialize = GetMessageClass(method.output_type).FromString
     if method.server_streaming:
         call = over.unary_stream(path(method), serialize, deserialize)(request, metadata=metadata)
@@ -278,14 +301,14 @@ def test_the_matrix_is_large() -> None:
 
 
 def test_each_identity_may_do_what_it_was_granted_and_nothing_else(
-    tmp_path: Path, reviews: TokenReviews, tokens: Mapping[str, str]
+    tmp_path: Path, reviews: TokenReviews, metadata: Mapping[str, Metadata]
 ) -> None:
     async def cell(over: grpc.aio.Channel, identity: str, name: str, method: str) -> bool:
         """True if the call was not denied."""
         if method == "Session":
-            async with session(over, tokens[identity]):
+            async with session(over, metadata=metadata[identity]):
                 return True
-        found = await answer(over, METHODS[method], RULES[method].request(name), tokens[identity])
+        found = await answer(over, METHODS[method], RULES[method].request(name), metadata[identity])
         return not set(errors_in(found)) & set(DENIED)
 
     async def body(address: str) -> dict[tuple[str, str, str], bool]:
@@ -306,12 +329,12 @@ def test_each_identity_may_do_what_it_was_granted_and_nothing_else(
 
 
 def test_frames_of_a_stream_are_authorized_one_by_one(
-    coordinator: Coordinator, tokens: Mapping[str, str]
+    coordinator: Coordinator, metadata: Mapping[str, Metadata]
 ) -> None:
     async def body() -> None:
         async with asyncio.timeout(WITHIN_S), channel(coordinator.address) as over:
             for identity, rights in RIGHTS.items():
-                async with session(over, tokens[identity]) as stream:
+                async with session(over, metadata=metadata[identity]) as stream:
                     for method in METHODS:
                         if METHODS[method].containing_service is not SERVICES[0] or method == "Session":
                             continue
@@ -326,8 +349,8 @@ def test_frames_of_a_stream_are_authorized_one_by_one(
     asyncio.run(body())
 
 
-def test_lists_show_what_each_may_see(coordinator: Coordinator, tokens: Mapping[str, str]) -> None:
-    operator = tokens["system:serviceaccount:rota:operator"]
+def test_lists_show_what_each_may_see(coordinator: Coordinator, metadata: Mapping[str, Metadata]) -> None:
+    operator = metadata["system:serviceaccount:rota:operator"]
 
     async def body() -> None:
         async with asyncio.timeout(WITHIN_S), channel(coordinator.address) as over:
@@ -338,10 +361,25 @@ def test_lists_show_what_each_may_see(coordinator: Coordinator, tokens: Mapping[
             assert isinstance(everything, admin.ListGroupsResponse)
             existing = {each.group_id for each in everything.groups}
             for identity, rights in RIGHTS.items():
-                seen = await answer(over, METHODS["ListGroups"], admin.ListGroupsRequest(), tokens[identity])
+                asked = admin.ListGroupsRequest()
+                seen = await answer(over, METHODS["ListGroups"], asked, metadata[identity])
                 assert isinstance(seen, admin.ListGroupsResponse)
                 visible = {name for name in existing if rights.get(name, Rights()).group is not None}
                 assert {each.group_id for each in seen.groups} == visible
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("names", [[""], ["Shop"], ["shop.g"], ["*"], ["shop", "bank"]])
+def test_a_call_for_what_is_no_namespace_is_refused(
+    coordinator: Coordinator, metadata: Mapping[str, Metadata], names: Sequence[str]
+) -> None:
+    shown = (*metadata["robot"], *((NAMESPACE_METADATA, each) for each in names))
+
+    async def body() -> None:
+        async with asyncio.timeout(WITHIN_S), channel(coordinator.address) as over:
+            code, details = await refusal(over, METHODS["DeleteGroups"], shown)
+            assert (code, NAMESPACE_METADATA in details) == (grpc.StatusCode.INVALID_ARGUMENT, True), details
 
     asyncio.run(body())
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 AUDIENCE = "rota"
+# Metadata of a call to the coordinator: the namespace for which the operator makes it. It takes rights away, and gives none.
+NAMESPACE_METADATA = "rota-namespace"
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):(?P<account>[^:]+)")

@@ -26,7 +26,7 @@ system:serviceaccounts:bank          certificate shop.*
 robot                                plain:robot-token read:shop.*
 """
 KNOWN = parse(FILE, "tokens")
-POLICY = PodPolicy(KNOWN.grants_of, KNOWN.grants_of_pods)
+POLICY = PodPolicy(KNOWN.grants_of, KNOWN.grants_of_pods, KNOWN.grants_in)
 
 
 def pod(namespace: str, account: str) -> Principal:
@@ -72,6 +72,27 @@ def test_who_may_do_what_with_a_group(principal: Principal, group_id: str, allow
     assert tuple(each for each in Action if POLICY.may(principal, each, group_id)) == allowed
 
 
+@pytest.mark.parametrize(
+    ("namespace", "group_id", "is_allowed"),
+    [
+        ("shop", "shop.orders", True),
+        ("shop", "legacy", True),
+        ("bank", "legacy", False),
+        ("bank", "shop.orders", False),
+        # Lines with a token or a certificate grant pods nothing.
+        ("bank", "bank.g", True),
+        # The operator's own namespace, whose pods may have its account.
+        ("rota", "anything", True),
+        ("shop", "shop", False),
+        ("sho", "shop.orders", False),
+    ],
+)
+def test_a_namespace_has_the_groups_that_one_of_its_pods_may_join(
+    namespace: str, group_id: str, is_allowed: bool
+) -> None:
+    assert POLICY.is_group_of(namespace, group_id) == is_allowed
+
+
 CONSUME, PRODUCE = (TopicAction.CONSUME,), (TopicAction.CONSUME, TopicAction.PRODUCE)
 
 
@@ -106,7 +127,7 @@ def test_a_namespace_owns_its_transactional_ids() -> None:
 
 
 def test_without_a_tokens_file_a_pod_has_the_groups_and_topics_of_its_namespace_only() -> None:
-    policy = PodPolicy(lambda _name: None, lambda _name: None)
+    policy = PodPolicy(lambda _name: None, lambda _name: None, lambda _namespace: ())
     assert policy.may(OTHER, Action.MEMBER, "shop.orders")
     assert not policy.may(OPERATOR, Action.READ, "shop.orders")
     assert policy.may_topic(OTHER, TopicAction.ADMIN, "shop.orders")

@@ -8,6 +8,7 @@ looked up, so that a rejection does not reveal whether the group exists.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -39,12 +40,14 @@ from rota_coordinator.security.policy import Action, GroupPolicy, TopicAction
 from rota_coordinator.security.reauthentication import CallEnd, Reauthentication
 from rota_proto.coordinator.v1 import admin_pb2 as admin
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
+from rota_service.pod_tokens import NAMESPACE_METADATA
 from rota_service.token_review import AuthenticationUnavailable, Unauthenticated
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Seconds that the status of a call that is ended may take to be sent, when the client does not read.
 END_S = 5
 REQUEST = "Request"
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 ACTIONS: dict[type[Request], Action] = {
     pb.JoinGroupRequest: Action.MEMBER,
@@ -69,8 +72,22 @@ class CallPeer(Peer):
 
     @override
     def authorization(self) -> Sequence[str]:
+        return self._values("authorization")
+
+    def namespace(self) -> str:
+        """Return the namespace for which the call is made; empty: for none. Raises ValueError."""
+        names = self._values(NAMESPACE_METADATA)
+        if not names:
+            return ""
+        if len(names) > 1 or not NAMESPACE.fullmatch(names[0]):
+            raise ValueError(
+                f"the metadata {NAMESPACE_METADATA} is not the name of one namespace; send one, or none"
+            )
+        return names[0]
+
+    def _values(self, name: str) -> Sequence[str]:
         metadata = self._context.invocation_metadata() or ()
-        return [str(value) for key, value in metadata if key == "authorization"]
+        return [str(value) for key, value in metadata if key == name]
 
     @override
     def certificate_names(self) -> Sequence[str]:
@@ -91,15 +108,24 @@ class Rules(NamedTuple):
 
 
 class AuthorizedCaller:
-    """An authenticated principal; every request it submits is authorized here."""
+    """
+    An authenticated principal; every request it submits is authorized here. A call for a namespace, as the operator's are, has the
+    principal's rights to groups of which that namespace's pods may be members, and none to others.
+    """
 
     def __init__(
-        self, service: Service, rules: Rules, principal: Principal, denied: Callable[[Denial], None]
+        self,
+        service: Service,
+        rules: Rules,
+        principal: Principal,
+        denied: Callable[[Denial], None],
+        namespace: str = "",
     ) -> None:
         self._service = service
         self._policy = rules.policy
         self._instances = rules.instances
         self._denied = denied
+        self._namespace = namespace
         self.principal = principal
 
     def submit(self, request: Request, client_host: str, asked: Message | None = None) -> Answer:
@@ -119,15 +145,13 @@ class AuthorizedCaller:
     def _error_of(self, request: Request) -> pb.ErrorCode.ValueType:
         """Return the error with which a request is denied; NONE: it may be submitted."""
         group_id = group_of(request)
-        if not self._policy.may(self.principal, ACTIONS[type(request)], group_id):
+        if not self._may(ACTIONS[type(request)], group_id):
             return pb.GROUP_AUTHORIZATION_FAILED
         if self.principal.pod is None and not self._instances:
             # No instance is held, so the one that the request names is free.
             return pb.NONE
         named = instances_of(request)
-        if isinstance(request, pb.LeaveGroupRequest) and self._policy.may(
-            self.principal, Action.ADMIN, group_id
-        ):
+        if isinstance(request, pb.LeaveGroupRequest) and self._may(Action.ADMIN, group_id):
             named = ()
         if all(self._instances.claim(each, self.principal.pod) for each in named):
             return pb.NONE
@@ -137,7 +161,8 @@ class AuthorizedCaller:
         """Record that a request about a group, topic or transactional id is denied."""
         api = type(request).__name__.removesuffix(REQUEST)
         principal = self.principal
-        self._denied(Denial(principal.name, principal.pod_name, "", api, resource, pb.ErrorCode.Name(error)))
+        name = f"{principal.name} for namespace {self._namespace}" if self._namespace else principal.name
+        self._denied(Denial(name, principal.pod_name, "", api, resource, pb.ErrorCode.Name(error)))
 
     def find(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
         """Return the coordinators of the groups that the caller may see."""
@@ -161,7 +186,7 @@ class AuthorizedCaller:
 
     def may_be_member(self, group_id: str) -> bool:
         """Return whether the caller may commit offsets of the group."""
-        return self._policy.may(self.principal, Action.MEMBER, group_id)
+        return self._may(Action.MEMBER, group_id)
 
     def may_use_instance(self, group_id: str, instance_id: str) -> bool:
         """Return whether the caller may speak for a static member of the group; if it is a pod, the instance is its own then."""
@@ -200,7 +225,12 @@ class AuthorizedCaller:
         count_refusal(self._service, request, error)
 
     def _may_see(self, group_id: str) -> bool:
-        return self._policy.may(self.principal, Action.READ, group_id)
+        return self._may(Action.READ, group_id)
+
+    def _may(self, action: Action, group_id: str) -> bool:
+        if self._namespace and not self._policy.is_group_of(self._namespace, group_id):
+            return False
+        return self._policy.may(self.principal, action, group_id)
 
 
 def unseen(group_id: str) -> pb.FindCoordinatorResponse.Coordinator:
@@ -285,13 +315,17 @@ class AccessControl:
         peer = context.peer()
         shown = CallPeer(context)
         principal = await self._authenticate(context, shown)
+        try:
+            namespace = shown.namespace()
+        except ValueError as error:
+            await self._refuse(context, CallEnd(grpc.StatusCode.INVALID_ARGUMENT, str(error)), principal)
         identity = identity_of(principal, peer)
         refusal = self.connections.begin_call(peer, identity, asyncio.get_running_loop().time())
         if refusal:
             await self._refuse(context, CallEnd(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal), principal)
         if principal.pod is not None:
             self._rules.instances.begin_call(principal.pod)
-        CALLER.set(AuthorizedCaller(self._service, self._rules, principal, self.denials.add))
+        CALLER.set(AuthorizedCaller(self._service, self._rules, principal, self.denials.add, namespace))
         admitted = Admitted(self, peer, self._reading(peer))
         # Most calls are over before that is due, but each pays for it.
         is_limited = principal.valid_for_s is not None

@@ -5,7 +5,7 @@ Authorization of principals for groups, topics and transactional ids. Called by 
 """
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +38,10 @@ class GroupPolicy(Protocol):
         """Return whether the principal may perform the action on the group, existing or not."""
         ...
 
+    def is_group_of(self, namespace: str, group_id: str) -> bool:
+        """Return whether pods of the namespace may be members of the group; True where no namespace is known."""
+        ...
+
     def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
         """Return whether the principal may perform the action on the topic, existing or not."""
         ...
@@ -52,6 +56,10 @@ class AllowAll(GroupPolicy):
 
     @override
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
+        return True
+
+    @override
+    def is_group_of(self, namespace: str, group_id: str) -> bool:
         return True
 
     @override
@@ -96,6 +104,10 @@ class GrantPolicy(GroupPolicy):
         return grants is not None and group_id in grants.groups[action]
 
     @override
+    def is_group_of(self, namespace: str, group_id: str) -> bool:
+        return True
+
+    @override
     def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:
         grants = self._grants_of(principal.name)
         return grants is not None and topic in grants.topics[action]
@@ -117,10 +129,15 @@ class PodPolicy(GroupPolicy):
         self,
         grants_of: Callable[[str], Grants | None],
         grants_of_pods: Callable[[str], Grants | None],
+        grants_in: Callable[[str], Iterable[Grants]],
     ) -> None:
-        """`grants_of_pods` returns the grants of a service account, or of a group of them."""
+        """
+        `grants_of_pods` returns the grants of a service account, or of a group of them; `grants_in` those of all service accounts
+        of a namespace.
+        """
         self._others = GrantPolicy(grants_of)
         self._grants_of_pods = grants_of_pods
+        self._grants_in = grants_in
 
     @override
     def may(self, principal: Principal, action: Action, group_id: str) -> bool:
@@ -128,6 +145,12 @@ class PodPolicy(GroupPolicy):
             return self._others.may(principal, action, group_id)
         owns = action <= Action.MEMBER and group_id.startswith(_own_prefix(principal.pod.namespace))
         return owns or any(group_id in grants.groups[action] for grants in self._grants(principal))
+
+    @override
+    def is_group_of(self, namespace: str, group_id: str) -> bool:
+        return group_id.startswith(_own_prefix(namespace)) or any(
+            group_id in grants.groups[Action.MEMBER] for grants in self._grants_in(namespace)
+        )
 
     @override
     def may_topic(self, principal: Principal, action: TopicAction, topic: str) -> bool:

@@ -5,7 +5,7 @@ Pure: text in, principals out. `tokens_file` reads the file.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from rota_coordinator.core.quotas import QUOTAS, UNLIMITED, Quota
 from rota_coordinator.security.authenticator import Digest, digest_of, is_same
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.policy import Action, Grants, NameSet, TopicAction
-from rota_coordinator.security.service_accounts import EXPECTED, SUBJECT, subjects_of
+from rota_coordinator.security.service_accounts import EXPECTED, SUBJECT, is_in, subjects_of
 
 Right = Action | TopicAction | None
 CERTIFICATE = "certificate"
@@ -91,6 +91,12 @@ class Principals:
         """Return the grants of a service account, or of a group of them; its line must have `service-account`."""
         entry = self.by_name.get(subject)
         return None if entry is None or not entry.is_service_account else entry.grants
+
+    def grants_in(self, namespace: str) -> Iterator[Grants]:
+        """Yield the grants of all service accounts of a namespace, one by one and together."""
+        for entry in self.by_name.values():
+            if entry.is_service_account and is_in(entry.name, namespace):
+                yield entry.grants
 
     def quota_of(self, name: str, default: Quota) -> Quota:
         """

@@ -19,6 +19,11 @@ def user_of(pod: Pod) -> str:
     return f"{USER}{pod.namespace}:{pod.service_account}"
 
 
+def is_in(subject: str, namespace: str) -> bool:
+    """Return whether a subject is a service account of the namespace, all of them, or those of all namespaces."""
+    return subject in (EVERYBODY, f"{EVERYBODY}:{namespace}") or subject.startswith(f"{USER}{namespace}:")
+
+
 def subjects_of(user: str) -> Sequence[str]:
     """Return the names under which a service account has grants and quotas, the most general first; none for other users."""
     if not user.startswith(USER):

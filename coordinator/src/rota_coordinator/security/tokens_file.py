@@ -3,7 +3,7 @@ Reads the tokens file, and reloads it when it changes. A file with errors leaves
 """
 
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rota_coordinator.core.quotas import Quota
@@ -50,6 +50,9 @@ class TokensFile:
 
     def grants_of_pods(self, subject: str) -> Grants | None:
         return self._principals.grants_of_pods(subject)
+
+    def grants_in(self, namespace: str) -> Iterable[Grants]:
+        return self._principals.grants_in(namespace)
 
     def quota_of(self, name: str, default: Quota) -> Quota:
         """Return the quota of the principal; `default` for fields that its line does not set."""

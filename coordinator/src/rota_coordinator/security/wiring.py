@@ -28,6 +28,7 @@ from rota_coordinator.security.denials import Record
 from rota_coordinator.security.errors import SecurityError
 from rota_coordinator.security.guard import ConnectionGuard
 from rota_coordinator.security.policy import AllowAll, GrantPolicy, GroupPolicy, PodPolicy
+from rota_coordinator.security.principals import Principals
 from rota_coordinator.security.rejection_log import RejectionLog
 from rota_coordinator.security.sockets import AcceptedSockets, raise_descriptor_limit
 from rota_coordinator.security.tokens_file import TokensFile
@@ -120,10 +121,10 @@ def access(
 ) -> tuple[Authenticator, GroupPolicy]:
     """Return how callers are authenticated, and what they may do. Raises `SecurityError`."""
     if options.token_review:
-        nothing = lambda _name: None
-        grants = (nothing, nothing) if tokens is None else (tokens.grants_of, tokens.grants_of_pods)
         reviewer = token_reviewer(Path(options.service_account_folder), report)
-        return PodAuthenticator(reviewer, tokens), PodPolicy(*grants)
+        found = Principals({}) if tokens is None else tokens
+        policy = PodPolicy(found.grants_of, found.grants_of_pods, found.grants_in)
+        return PodAuthenticator(reviewer, tokens), policy
     if tokens is not None:
         return TokensAuthenticator(tokens), GrantPolicy(tokens.grants_of)
     if options.tls_client_ca:

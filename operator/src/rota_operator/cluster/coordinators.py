@@ -1,4 +1,8 @@
-"""The coordinator of a watched group, among those that share a store with the one at the ConsumerGroup's address."""
+"""
+The coordinator of a watched group, among those that share a store with the one at the ConsumerGroup's address.
+
+Calls are made for the namespace of the ConsumerGroup, so that none has the operator's rights to groups of other namespaces.
+"""
 
 from collections.abc import Callable
 
@@ -6,7 +10,8 @@ import grpc.aio
 from typing_extensions import override
 
 from rota_operator.cluster.channels import Channels
-from rota_operator.engines.coordinators import GroupCoordinator, find_coordinator
+from rota_operator.engines.coordinators import GroupCoordinator, Metadata, find_coordinator
+from rota_service.pod_tokens import NAMESPACE_METADATA
 
 
 class FollowedCoordinator(GroupCoordinator):
@@ -17,12 +22,18 @@ class FollowedCoordinator(GroupCoordinator):
     """
 
     def __init__(
-        self, channels: Channels, address: str, group_id: str, close_released: Callable[[], None]
+        self,
+        channels: Channels,
+        address: str,
+        group_id: str,
+        namespace: str,
+        close_released: Callable[[], None],
     ) -> None:
         """`close_released`: closes the channels that are in use no longer, some time later."""
         self._channels = channels
         self._address = address
         self._group_id = group_id
+        self._namespace = namespace
         self._close_released = close_released
         self._bootstrap = channels.get(address)
         self._found = ""
@@ -38,9 +49,14 @@ class FollowedCoordinator(GroupCoordinator):
     def channel(self) -> grpc.aio.Channel:
         return self._channel
 
+    @property
+    @override
+    def metadata(self) -> Metadata:
+        return ((NAMESPACE_METADATA, self._namespace),)
+
     @override
     async def find(self) -> None:
-        found = await find_coordinator(self._bootstrap, self._group_id)
+        found = await find_coordinator(self._bootstrap, self._group_id, self.metadata)
         if found != self._found:
             self.forget()
             self._found, self._channel = found, self._channels.get(found)

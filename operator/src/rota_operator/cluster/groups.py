@@ -91,7 +91,7 @@ class GroupWatches(GroupStates, Coordinators):
         if known is not None and known.watched == watched:
             return
         self.remove(key)
-        coordinator = self._coordinator(watched) if watched.coordinator else None
+        coordinator = self._coordinator(key, watched) if watched.coordinator else None
         overview = Overview(watched.coordinator)
         engine = EngineAccess(describes=bool(watched.coordinator), has_offsets=watched.has_log)
         overview.add_group(watched.group_id, watched.group_id, f"{key.namespace}/{key.name}", engine)
@@ -123,9 +123,9 @@ class GroupWatches(GroupStates, Coordinators):
                 self._records.pop((watch.watched.coordinator, read_committed), None)
             self._close_released()
 
-    def _coordinator(self, watched: Watched) -> FollowedCoordinator:
+    def _coordinator(self, key: Key, watched: Watched) -> FollowedCoordinator:
         return FollowedCoordinator(
-            self._channels, watched.coordinator, watched.group_id, self._close_released
+            self._channels, watched.coordinator, watched.group_id, key.namespace, self._close_released
         )
 
     def _start(self, key: Key, watch: Watch) -> None:

@@ -51,7 +51,9 @@ async def _alter_offsets(
     )
     answer = await ask_coordinator(
         coordinator,
-        lambda channel: AdminStub(channel).AlterOffsets(request, timeout=ALTER_S),
+        lambda channel: AdminStub(channel).AlterOffsets(
+            request, timeout=ALTER_S, metadata=coordinator.metadata
+        ),
         lambda answer: answer.error_code,
     )
     codes = [
@@ -68,7 +70,9 @@ async def delete_group(coordinator: GroupCoordinator, group_id: str) -> None:
     request = pb.DeleteGroupsRequest(group_ids=[group_id])
     answer = await ask_coordinator(
         coordinator,
-        lambda channel: AdminStub(channel).DeleteGroups(request, timeout=CALL_S),
+        lambda channel: AdminStub(channel).DeleteGroups(
+            request, timeout=CALL_S, metadata=coordinator.metadata
+        ),
         lambda answer: answer.groups[0].error_code,
     )
     for each in answer.groups:

@@ -5,7 +5,7 @@ Calls to the coordinator that owns a group, which may be one of several on one s
 nothing about ownership: behind the Service of several coordinators each is as likely to be connected as the others.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import grpc.aio
@@ -17,6 +17,7 @@ from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 
 CALL_S = 2.0
 Answer = TypeVar("Answer")
+Metadata = Sequence[tuple[str, str]]
 
 
 class GroupCoordinator(Protocol):
@@ -25,6 +26,11 @@ class GroupCoordinator(Protocol):
     @property
     def channel(self) -> grpc.aio.Channel:
         """Channel to the coordinator that was found last, at first to the configured server."""
+        ...
+
+    @property
+    def metadata(self) -> Metadata:
+        """Metadata of each call: the namespace for which it is made, in a cluster."""
         ...
 
     async def find(self) -> None:
@@ -47,6 +53,11 @@ class OnlyCoordinator(GroupCoordinator):
     def channel(self) -> grpc.aio.Channel:
         return self._channel
 
+    @property
+    @override
+    def metadata(self) -> Metadata:
+        return ()
+
     @override
     async def find(self) -> None:
         pass
@@ -56,10 +67,11 @@ class OnlyCoordinator(GroupCoordinator):
         pass
 
 
-async def find_coordinator(channel: grpc.aio.Channel, group_id: str) -> str:
+async def find_coordinator(channel: grpc.aio.Channel, group_id: str, metadata: Metadata) -> str:
     """Return the address of a group's coordinator, as any coordinator knows it. Raises Unavailable."""
     request = pb.FindCoordinatorRequest(group_ids=[group_id])
-    answer = await await_answer(CoordinatorStub(channel).FindCoordinator(request, timeout=CALL_S))
+    call = CoordinatorStub(channel).FindCoordinator(request, timeout=CALL_S, metadata=metadata)
+    answer = await await_answer(call)
     (found,) = answer.coordinators
     if found.error_code != pb.NONE:
         raise Unavailable(

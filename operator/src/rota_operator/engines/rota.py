@@ -81,7 +81,9 @@ class RotaGroups(Groups):
     async def _fetch(self, request: pb.FetchOffsetsRequest) -> Mapping[Partition, int]:
         answer = await ask_coordinator(
             self._coordinator,
-            lambda channel: CoordinatorStub(channel).FetchOffsets(request, timeout=CALL_S),
+            lambda channel: CoordinatorStub(channel).FetchOffsets(
+                request, timeout=CALL_S, metadata=self._coordinator.metadata
+            ),
             lambda answer: answer.error_code,
         )
         _raise_on_error(answer.error_code, f"group {request.group_id}")
@@ -138,7 +140,8 @@ async def _watch_once(
     code, problem = pb.NONE, NO_ANSWER
     try:
         request = WatchGroupRequest(group_id=group_id)
-        async for response in AdminStub(coordinator.channel).WatchGroup(request):
+        stub = AdminStub(coordinator.channel)
+        async for response in stub.WatchGroup(request, metadata=coordinator.metadata):
             was_admitted, code = True, response.group.error_code
             if code == pb.NONE:
                 was_described = True

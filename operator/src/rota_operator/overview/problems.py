@@ -30,8 +30,8 @@ class CoordinatorProblem(NamedTuple):
 NO_ANSWER = CoordinatorProblem()
 NOT_AUTHORIZED = CoordinatorProblem(
     is_refusal=True,
-    message="GROUP_AUTHORIZATION_FAILED: the operator is not an administrator there; grant its principal "
-    "admin:* and consume:* in the coordinator's tokens file",
+    message="GROUP_AUTHORIZATION_FAILED: the operator is not an administrator there, or pods of this namespace may not be members "
+    "of the group; in the coordinator's tokens file, grant admin:* and consume:* to the operator, or the group to the namespace",
 )
 
 

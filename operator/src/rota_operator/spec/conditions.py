@@ -156,7 +156,7 @@ DOCUMENTED: Sequence[DocumentedReason] = tuple(
         (_READY, "False", Reason.PARTITIONS_STUCK, "Partitions have uncommitted records, and no progress for `monitoring.alerts.stuckSeconds`."),
         (_READY, "False", Reason.APPLICATION_MISSING, "No application is attached to the sidecar of an owner: it has not started, such as a driver of Spark whose query does not run yet, or it has ended. In a group that was Ready it may take 5 seconds to start again."),
         (_READY, "Unknown", Reason.COORDINATOR_UNREACHABLE, "The group's coordinator does not answer, so its members are not known. The message says so if its certificate is the reason."),
-        (_READY, "Unknown", Reason.COORDINATOR_REFUSED, "The group's coordinator refuses the operator: its token, or it is not an administrator there. The members are not known."),
+        (_READY, "Unknown", Reason.COORDINATOR_REFUSED, "The group's coordinator refuses the operator: its token, or it is not an administrator there, or the group belongs to another namespace. The members are not known."),
         (_READY, "Unknown", Reason.SIDECAR_SILENT, "The sidecar of an owner has not reported for 5 seconds."),
         (_READY, "Unknown", Reason.PROGRESS_UNKNOWN, "The progress of a partition is not known: its owner is another client, or it was assigned just now."),
         (_READY, "", Reason.NO_RACK, "Members have no rack, because the pod's topology label is not available."),

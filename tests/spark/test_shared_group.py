@@ -19,7 +19,7 @@ from tests.support.processes import Process
 from tests.support.spark import Spark
 
 # Ten seconds for each driver that starts: for the tier `spark` it takes too long.
-pytestmark = [pytest.mark.spark, pytest.mark.soak("spark-kills", only=True), pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.spark, pytest.mark.soak("spark-group-kills", only=True), pytest.mark.timeout(1_200)]
 
 PARTITIONS = 8
 # Records that come to each partition at a time.

@@ -29,9 +29,11 @@ def workdir(kind: str, *, abandoned: Callable[[Path], None] | None = None) -> It
     home = cache.root() / "run"
     home.mkdir(parents=True, exist_ok=True)
     sweep(kind, abandoned)
-    folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=home))
-    with (folder / LOCK).open("w") as lock:
+    # Under a name that `sweep` does not look at until the lock is held.
+    unlocked = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=home))
+    with (unlocked / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = unlocked.rename(home / unlocked.name.removeprefix("."))
         try:
             yield folder
         finally:
@@ -50,6 +52,8 @@ def sweep(kind: str, abandoned: Callable[[Path], None] | None = None) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue  # its owner lives
+            if not folder.exists():
+                continue  # its owner has removed it meanwhile
             if abandoned is not None:
                 abandoned(folder)
             shutil.rmtree(folder)

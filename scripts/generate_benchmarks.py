@@ -100,6 +100,13 @@ TOPICS = (
         what=", default$",
     ),
     Topic(
+        "keda",
+        "Autoscaling in one cluster",
+        "A ConsumerGroup beside plain consumers of confluent-kafka that the real KEDA scales, in one cluster with the same records, both with their defaults.",
+        ("keda",),
+        beside="^KEDA",
+    ),
+    Topic(
         "spark",
         "Spark",
         "Rota's data source beside confluent-kafka in `mapInArrow` and beside quoted figures of the JVM connector; the sink beside a plain append.",

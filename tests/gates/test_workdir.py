@@ -1,4 +1,4 @@
-"""Folders of running systems: one in use is never taken for one that was left behind, whoever else begins or ends just then."""
+"""Folders of running systems: one in use is never taken for one that was left behind, whatever else begins or ends just then."""
 
 import fcntl
 import shutil

@@ -51,8 +51,8 @@ async def _alter_offsets(
     )
     answer = await ask_coordinator(
         coordinator,
-        lambda channel: AdminStub(channel).AlterOffsets(
-            request, timeout=ALTER_S, metadata=coordinator.metadata
+        lambda channel, metadata: AdminStub(channel).AlterOffsets(
+            request, timeout=ALTER_S, metadata=metadata
         ),
         lambda answer: answer.error_code,
     )
@@ -70,9 +70,7 @@ async def delete_group(coordinator: GroupCoordinator, group_id: str) -> None:
     request = pb.DeleteGroupsRequest(group_ids=[group_id])
     answer = await ask_coordinator(
         coordinator,
-        lambda channel: AdminStub(channel).DeleteGroups(
-            request, timeout=CALL_S, metadata=coordinator.metadata
-        ),
+        lambda channel, metadata: AdminStub(channel).DeleteGroups(request, timeout=CALL_S, metadata=metadata),
         lambda answer: answer.groups[0].error_code,
     )
     for each in answer.groups:

@@ -82,19 +82,19 @@ async def find_coordinator(channel: grpc.aio.Channel, group_id: str, metadata: M
 
 async def ask_coordinator(
     coordinator: GroupCoordinator,
-    ask: Callable[[grpc.aio.Channel], Awaitable[Answer]],
+    ask: Callable[[grpc.aio.Channel, Metadata], Awaitable[Answer]],
     code_of: Callable[[Answer], int],
 ) -> Answer:
-    """Call the group's coordinator, and once more if another one is found to be that. Raises Unavailable."""
+    """Call the group's coordinator with its metadata, and once more if another one is found to be that. Raises Unavailable."""
     try:
-        answer = await await_answer(ask(coordinator.channel))
+        answer = await await_answer(ask(coordinator.channel, coordinator.metadata))
     except Unavailable:
         coordinator.forget()
         raise
     if code_of(answer) != pb.NOT_COORDINATOR:
         return answer
     await coordinator.find()
-    return await await_answer(ask(coordinator.channel))
+    return await await_answer(ask(coordinator.channel, coordinator.metadata))
 
 
 async def await_answer(call: Awaitable[Answer]) -> Answer:

@@ -81,8 +81,8 @@ class RotaGroups(Groups):
     async def _fetch(self, request: pb.FetchOffsetsRequest) -> Mapping[Partition, int]:
         answer = await ask_coordinator(
             self._coordinator,
-            lambda channel: CoordinatorStub(channel).FetchOffsets(
-                request, timeout=CALL_S, metadata=self._coordinator.metadata
+            lambda channel, metadata: CoordinatorStub(channel).FetchOffsets(
+                request, timeout=CALL_S, metadata=metadata
             ),
             lambda answer: answer.error_code,
         )

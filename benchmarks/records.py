@@ -45,7 +45,7 @@ Client = Callable[[KafkaSettings, OnFetchResult, OnOutage, ReadOptions], Records
 
 
 class Cost(NamedTuple):
-    """One client in one round."""
+    """Cost of one client in one round."""
 
     per_second: float
     # Processor time of the client's process for each record, in microseconds.

@@ -65,7 +65,7 @@ class Settings(SecuritySettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(SidecarOptions):
-    """All settings of a consumer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
+    """Settings of a consumer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
 
     # Address of a running sidecar: `unix:/path` or `host:port`. Defaults to the variable ROTA_SIDECAR.
     sidecar: str = ""

@@ -66,7 +66,7 @@ class Settings(SecuritySettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(SecurityOptions):
-    """All settings of a producer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
+    """Settings of a producer. Invariant: they are valid together; otherwise `InvalidArgument` is raised."""
 
     # Name of the client in the logs of servers and of what lies before them.
     client_id: str = "rota"

@@ -1,5 +1,5 @@
 """
-All groups of one slot. The entry point of the group core: requests and time come in, Effects go out.
+Groups of one slot. The entry point of the group core: requests and time come in, Effects go out.
 
 Called by the slot, which passes each request with its call id to `decide`. Every method looks its group up, checks what
 does not need the group, and delegates the decision. To load, the slot calls `replay` for every record, then `loaded` once.

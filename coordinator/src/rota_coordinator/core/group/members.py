@@ -27,7 +27,7 @@ ENTRY_REST_BYTES = 24
 
 @dataclass(slots=True)
 class Member:
-    """One member. The group's record holds its durable part; sessions and parked calls are lost with the process."""
+    """Member of a group. The group's record holds its durable part; sessions and parked calls are lost with the process."""
 
     member_id: str
     instance_id: str | None

@@ -179,7 +179,7 @@ class DeadLetterWrites:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FetchSession:
-    """One delivery epoch of a partition. `number` is the delivery epoch."""
+    """Delivery epoch of a partition. `number` is the delivery epoch."""
 
     number: int
     ledger: Ledger

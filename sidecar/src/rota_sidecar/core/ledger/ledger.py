@@ -1,5 +1,5 @@
 """
-One partition in one delivery epoch: records fetched, in flight and done, and the point to commit.
+Partition in one delivery epoch: records fetched, in flight and done, and the point to commit.
 
 Called by `rota_sidecar.core.delivery`: batches and verdicts come in, dispatches, dead letters and commit points go
 out. Dropped when the partition is revoked, and with every seek.

@@ -1,5 +1,5 @@
 """
-One connection to one broker, with up to `IN_FLIGHT_MAX` requests in flight.
+Connection to one broker, with up to `IN_FLIGHT_MAX` requests in flight.
 
 Opened by `coordination.py` and `bootstrap.py`. A broker answers the requests of a connection in order; requests that wait
 for other members (JoinGroup, SyncGroup) therefore use a connection of their own.

@@ -140,7 +140,9 @@ class HttpServer:
         self._checks_host = checks_host
         self._is_local = checks_host
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+        # A task that is cancelled before its first step does nothing, so its connection is closed beside it.
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         # Connections that wait for the client, to send its request or to take its response. The oldest first.
         self._waiting: dict[asyncio.StreamWriter, None] = {}
 
@@ -181,14 +183,20 @@ class HttpServer:
         """Stop listening and cut off open connections; without effect before `start`."""
         if self._server is None:
             return
+        self._is_stopped = True
         self._server.close()
-        for task in self._tasks:
+        for task, writer in self._open.items():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            writer.transport.abort()
+        await asyncio.gather(*self._open, return_exceptions=True)
         await self._server.wait_closed()
 
     def _on_connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= CONNECTIONS_MAX:
+        if self._is_stopped:
+            # It was accepted while the server stopped.
+            writer.transport.abort()
+            return
+        if len(self._open) >= CONNECTIONS_MAX:
             # A probe sends its request at once; the oldest connection that waits is from a client that does not.
             oldest = next(iter(self._waiting), writer)
             self._waiting.pop(oldest, None)
@@ -197,8 +205,8 @@ class HttpServer:
                 return
         self._waiting[writer] = None
         task = asyncio.ensure_future(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

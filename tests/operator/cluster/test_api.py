@@ -1,7 +1,9 @@
 """Requests to the API server: what is sent, and as which error each refusal arrives."""
 
 import asyncio
+import gc
 import json
+import socket
 
 import pytest
 import yaml
@@ -195,3 +197,18 @@ def test_a_server_that_is_not_there_and_one_that_does_not_answer_are_unavailable
             await api.get(CONFIG_MAP, "shop", "rota-orders")
 
     run(ApiServer(lambda sent: Answer()), late)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_the_server_of_these_tests_leaves_no_connection_open_that_was_given_up_as_it_was_accepted(
+    turns: int,
+) -> None:
+    async def story(api: Api) -> None:
+        host, _, port = (await api.connection_info()).server.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+    run(ApiServer(lambda sent: Answer()), story)
+    # A connection that is still open is reported as it is collected, and fails the test.
+    gc.collect()

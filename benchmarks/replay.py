@@ -46,8 +46,8 @@ GROUP = "orders"
 SEED, MODEL_RUNS = 1, 10
 # Polls and drains happen at any time within a step of the trace.
 MODEL_STEP_S = 1
-# Side by side: their processes sleep most of the time.
-REPLAYS = 5
+# Side by side: their processes sleep most of the time, but those that start at once wait for each other.
+REPLAYS = 3
 INITIAL = 2
 DURATION_S, QUICK_S = 240, 100
 WITHIN_S = 120
@@ -234,7 +234,7 @@ class Sender:
 
 
 class Replayed(NamedTuple):
-    """The curve at the end of each step, and the times that added replicas took to join."""
+    """The curve at the end of each step, and the time that each added replica took until all of its growth had joined."""
 
     curve: Curve
     starts_s: Sequence[float]
@@ -259,16 +259,16 @@ def replays_of(arrivals: Sequence[Sequence[float]]) -> Sequence[Replayed]:
 def _observed(replay: Replay, sender: Sender, steps: int) -> Replayed:
     points: list[Point] = []
     starts: list[float] = []
-    wanted, since_s = INITIAL, None
+    wanted, since_s, added = INITIAL, None, 0
     for step in range(1, steps + 1):
         while (now_s := sender.elapsed_s()) < step * STEP_S:
             replay.process.check_running()
             time.sleep(min(SAMPLE_S, step * STEP_S - now_s))
             before, (wanted, members, _) = wanted, replay.state()
             if wanted != before:
-                since_s = now_s if wanted > before else None
+                since_s, added = (now_s, wanted - before) if wanted > before else (None, 0)
             if since_s is not None and members >= wanted:
-                starts.append(sender.elapsed_s() - since_s)
+                starts += [sender.elapsed_s() - since_s] * added
                 since_s = None
         points.append(Point(step * STEP_S, wanted, sender.sent - replay.done()))
     return Replayed(points, starts)

@@ -13,8 +13,8 @@ from rota_spark.core.options import SourceOptions
 from rota_spark.core.plan import Plan, Range, plan_of
 from rota_spark.kafka_records import described
 from rota_spark.log_records import ReadFailed
-from rota_spark.membership import Membership, MembershipFailed
-from rota_spark.sidecar_calls import SidecarCalls
+from rota_spark.membership import Membership, MembershipFailed, OnAssigned
+from rota_spark.sidecar_calls import SidecarAway, SidecarCalls
 from rota_spark.source import GroupReader, records_at
 from tests.support.coordinator import Coordinator, serving
 from tests.support.processes import wait_for
@@ -37,11 +37,13 @@ def servers(coordinator: Coordinator) -> str:
 
 
 @contextmanager
-def driver_of(sidecar: Deliverer) -> Iterator[tuple[Membership, SidecarCalls]]:
+def driver_of(
+    sidecar: Deliverer, on_assigned: OnAssigned = lambda *_: None
+) -> Iterator[tuple[Membership, SidecarCalls]]:
     """The member of a driver without a query."""
     failures: list[MembershipFailed] = []
     with SidecarCalls(sidecar.address) as calls:
-        membership = Membership(calls, "driver", failures.append, lambda *_: None)
+        membership = Membership(calls, "driver", failures.append, on_assigned)
         try:
             membership.start(WITHIN_S)
             yield membership, calls
@@ -117,6 +119,44 @@ def test_a_topic_that_is_deleted_under_a_query_gives_no_batch_and_no_commit_and_
         assert offset == plan.offset()
         reader.stop()
     assert "no new records of gone: the topic does not exist any more" in caplog.text
+
+
+@pytest.mark.process
+def test_positions_are_set_again_after_the_sidecar_could_not_be_asked(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    topic, answers = "asked-again", [SidecarAway("its engine is away"), None]
+    coordinator.make_topic(topic, 1)
+
+    def on_assigned(*_: object) -> None:
+        if answer := answers.pop(0):
+            raise answer
+
+    sidecar = Deliverer(tmp_path, servers(coordinator), topic, [f"--topics={topic}"])
+    with delivering(sidecar), driver_of(sidecar, on_assigned) as (membership, _):
+        assert membership.tenures.keys() == {(topic, 0)}
+    assert answers == []
+
+
+@pytest.mark.process
+def test_a_sidecar_that_is_killed_while_positions_are_set_ends_the_membership(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    topic = "killed"
+    coordinator.make_topic(topic, 1)
+    sidecar = Deliverer(tmp_path, servers(coordinator), topic, [f"--topics={topic}"])
+
+    def on_assigned(*_: object) -> None:
+        sidecar.kill()
+        raise SidecarAway
+
+    with delivering(sidecar), SidecarCalls(sidecar.address) as calls:
+        failures: list[MembershipFailed] = []
+        membership = Membership(calls, "driver", failures.append, on_assigned)
+        with pytest.raises(MembershipFailed, match="the sidecar has ended the attachment"):
+            membership.start(WITHIN_S)
+        membership.close()
+    assert len(failures) == 1
 
 
 @pytest.mark.parametrize(

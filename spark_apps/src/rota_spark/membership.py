@@ -184,11 +184,12 @@ class Membership:
 
     def _run(self) -> None:
         try:
-            for response in ConsumerStub(self._calls.channel).Attach(iter(self._requests.get, None)):
+            attachment = ConsumerStub(self._calls.channel).Attach(iter(self._requests.get, None))
+            for response in attachment:
                 if response.HasField("attached"):
                     self.member = Member(self._calls, response.attached.group_id)
                 elif response.HasField("event"):
-                    self._handle(response.event)
+                    self._handle(response.event, attachment)
             self._fail("the sidecar has ended the attachment")
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.ALREADY_EXISTS:
@@ -208,11 +209,16 @@ class Membership:
         self._assigned.set()
         self._on_failed(self._failure)
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event, attachment: grpc.RpcContext) -> None:
         partitions = [(each.topic, each.partition) for each in event.partitions]
         match event.kind:
             case pb.ASSIGNED:
-                self._take(partitions, event.tenure)
+                while partitions and not self._is_taken(partitions, event.tenure):
+                    # The end of the attachment is the next response.
+                    if not attachment.is_active() or self._closing.wait(POLL_S):
+                        return
+                with self._changed:
+                    self._tenures |= dict.fromkeys(partitions, event.tenure.number)
                 self._acknowledge(event)
                 self._assigned.set()
             case pb.REVOKING:
@@ -229,19 +235,15 @@ class Membership:
             case _:
                 log.warning("unknown event %s of the sidecar", event.kind)
 
-    def _take(self, partitions: Collection[Partition], tenure: pb.Tenure) -> None:
-        if partitions:
-            while not self._closing.is_set() and not self._are_known(partitions):
-                self._closing.wait(POLL_S)
-            self._on_assigned(partitions, self.member.group(tenure), self.member)
-        with self._changed:
-            self._tenures |= dict.fromkeys(partitions, tenure.number)
-
-    def _are_known(self, partitions: Collection[Partition]) -> bool:
+    def _is_taken(self, partitions: Collection[Partition], tenure: pb.Tenure) -> bool:
+        """Set positions; return False if that has to be tried again."""
         try:
-            return self._calls.are_known(partitions)
+            if not self._calls.are_known(partitions):
+                return False
+            self._on_assigned(partitions, self.member.group(tenure), self.member)
         except SidecarAway:
             return False
+        return True
 
     def _release(self, partitions: Collection[Partition], within_s: float) -> None:
         with self._changed:

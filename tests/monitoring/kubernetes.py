@@ -24,11 +24,11 @@ from rota_service.pod_tokens import AUDIENCE, POD_NAME, POD_UID
 from tests.operator.cluster.reset_world import merge
 from tests.operator.cluster.test_watches import KINDS, discovery_of
 from tests.operator.reconcile.api_server import Stored
+from tests.support import applications
 from tests.support.loops import run_in_thread
 
 Json = Any
 WITHIN_S = 60
-CLEANUP_S = 0.1
 PATH = re.compile(
     r"/(?:apis/[^/]+/[^/]+|api/v1)/namespaces/(?P<namespace>[^/]+)/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<subresource>[^/]+))?"
@@ -237,15 +237,10 @@ class Kubernetes:
     # ------------------------------------------------------------------------------------ its life
 
     async def _serve(self, started: "Future[str]") -> None:
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self.handle)
-        runner = web.AppRunner(application, shutdown_timeout=CLEANUP_S)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        started.set_result(f"http://127.0.0.1:{runner.addresses[0][1]}")
-        await self._ends.wait()
-        self._changed.set()
-        await runner.cleanup()
+        async with applications.serving(self.handle) as address:
+            started.set_result(address)
+            await self._ends.wait()
+            self._changed.set()
 
     @contextmanager
     def serving(self) -> Iterator["Kubernetes"]:

@@ -18,6 +18,7 @@ from aiohttp import WSMsgType, web
 from tests.cli.kubectl.conftest import write_kubeconfig
 from tests.operator.cluster.api_server import Answer, ApiServer, Sent, api_at, status
 from tests.operator.cluster.page_world import LEADER, ORDERS, Groups, answer_of, serving_groups, token_for
+from tests.support import applications
 from tests.support.chromium import browsing
 from tests.support.processes import Process
 
@@ -106,19 +107,10 @@ class Served(NamedTuple):
 @asynccontextmanager
 async def serving(cluster: Cluster, folder: Path) -> AsyncIterator[str]:
     """Serve the API server; yields its address."""
-    application = web.Application()
-    application.router.add_get("/api/v1/namespaces/rota/pods/{pod}/portforward", cluster.forward)
-    application.router.add_route("*", "/{path:.*}", cluster.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0.2)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    write_kubeconfig(folder / "config", address)
-    try:
+    forward = web.get("/api/v1/namespaces/rota/pods/{pod}/portforward", cluster.forward)
+    async with applications.serving(cluster.handle, forward) as address:
+        write_kubeconfig(folder / "config", address)
         yield address
-    finally:
-        await runner.cleanup()
 
 
 def login(folder: Path, user: dict[str, str]) -> None:

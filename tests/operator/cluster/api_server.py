@@ -11,6 +11,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from rota_operator.cluster.api import Api
+from tests.support import applications
 
 WITHIN_S = 60
 
@@ -39,10 +40,6 @@ def written(sent: Sent, resource_version: str = "8") -> Answer:
     return Answer(body={**sent.body, "metadata": metadata})
 
 
-# Turns of the loop until it has accepted every connection that was made before.
-ACCEPTED_TURNS = 2
-
-
 class ApiServer:
     """Answers each request by `answer`, and keeps what was sent."""
 
@@ -67,23 +64,12 @@ class ApiServer:
 @asynccontextmanager
 async def serving(server: ApiServer) -> AsyncIterator[Api]:
     """Serve on a free port."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    api = api_at(f"http://127.0.0.1:{port}")
-    try:
-        yield api
-    finally:
-        await api.close()
-        # asyncio loses a connection that it accepts while the server is closed: accept first what clients have given up.
-        for _ in range(ACCEPTED_TURNS):
-            await asyncio.sleep(0)
-        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
-        await runner.cleanup()
+    async with applications.serving(server.handle) as address:
+        api = api_at(address)
+        try:
+            yield api
+        finally:
+            await api.close()
 
 
 def api_at(address: str) -> Api:

@@ -26,6 +26,7 @@ from rota_operator.cluster.kinds import (
 from rota_operator.cluster.owned_index import OwnedIndex
 from rota_operator.cluster.queues import Key
 from tests.operator.cluster.test_index import group
+from tests.support import applications
 from tests.support.loops import run_in_thread
 
 # kopf begins once it knows the last two.
@@ -39,8 +40,6 @@ KINDS = (
 )
 GROUPS_PATH = "/apis/rota.dev/v1alpha1/namespaces/shop/consumergroups"
 SILENCE_S, WITHIN_S = 0.5, 20
-# Watches have no end of their own.
-CLEANUP_S = 0.1
 ONE, TWO = Key("shop", "one"), Key("shop", "two")
 # Answers one watch of ConsumerGroups; returning ends it.
 WatchAnswer = Callable[["Server", web.Request, web.StreamResponse], Awaitable[None]]
@@ -174,21 +173,16 @@ class Server:
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
     """Serve in a thread: kopf cancels what else runs on its loop when it ends."""
-    loop, started, stop = asyncio.new_event_loop(), Future[int](), asyncio.Event()
+    loop, started, stop = asyncio.new_event_loop(), Future[str](), asyncio.Event()
 
     async def serve() -> None:
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", server.handle)
-        runner = web.AppRunner(application, shutdown_timeout=CLEANUP_S)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        started.set_result(runner.addresses[0][1])
-        await stop.wait()
-        await runner.cleanup()
+        async with applications.serving(server.handle) as address:
+            started.set_result(address)
+            await stop.wait()
 
     serving = run_in_thread(loop, serve())
     try:
-        yield f"http://127.0.0.1:{started.result(WITHIN_S)}"
+        yield started.result(WITHIN_S)
     finally:
         server.ended.set()
         loop.call_soon_threadsafe(stop.set)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import aiohttp
 from aiohttp import web
 
+from tests.support import applications
 from tests.support.cluster.api_faults import GONE_EVENT, ApiFaults, Refusal
 from tests.support.cluster.held_writes import HeldWrites
 from tests.support.cluster.served_versions import ServedVersions
@@ -35,8 +36,6 @@ NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 # Headers of a response that are of its connection alone.
 OF_CONNECTION = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 STOP_S = 60
-# Watches have no end of their own.
-CLEANUP_S = 1
 BODY_MAX = 4 * 1024 * 1024
 # Between two looks at whether a watch is to end.
 LOOK_S = 0.2
@@ -136,7 +135,7 @@ class ApiProxy:
     def _state_writes(self, namespace: str) -> list[str]:
         return [each for each in self._writes[namespace] if each != EVENT]
 
-    async def serve(self, stop: asyncio.Event, started: "asyncio.Future[int]") -> None:
+    async def serve(self, stop: asyncio.Event, started: "asyncio.Future[str]") -> None:
         """Serve until `stop` is set."""
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
         async with aiohttp.ClientSession(
@@ -146,15 +145,9 @@ class ApiProxy:
             async def handle(request: web.Request) -> web.StreamResponse:
                 return await self._forward(request, session)
 
-            application = web.Application(client_max_size=BODY_MAX)
-            application.router.add_route("*", "/{path:.*}", handle)
-            runner = web.AppRunner(application, shutdown_timeout=CLEANUP_S, access_log=None)
-            await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            started.set_result(runner.addresses[0][1])
-            await stop.wait()
-            await runner.cleanup()
+            async with applications.serving(handle, body_max=BODY_MAX) as address:
+                started.set_result(address)
+                await stop.wait()
         # Watches of an operator that was killed.
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
@@ -289,8 +282,8 @@ def proxied(kubeconfig: Path, folder: Path) -> Iterator[ApiProxy]:
     loop = asyncio.new_event_loop()
     stop, started = asyncio.Event(), loop.create_future()
     serving = run_in_thread(loop, proxy.serve(stop, started))
-    port = asyncio.run_coroutine_threadsafe(waited(started), loop).result(STOP_S)
-    config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+    address = asyncio.run_coroutine_threadsafe(waited(started), loop).result(STOP_S)
+    config["clusters"][0]["cluster"] = {"server": address}
     config["users"][0]["user"] = {}
     proxy.kubeconfig = folder / "kubeconfig-of-proxy"
     proxy.kubeconfig.write_text(json.dumps(config))
@@ -301,6 +294,6 @@ def proxied(kubeconfig: Path, folder: Path) -> Iterator[ApiProxy]:
         serving.join(STOP_S)
 
 
-async def waited(started: "asyncio.Future[int]") -> int:
+async def waited(started: "asyncio.Future[str]") -> str:
     """Wait on the loop of a future."""
     return await started

@@ -24,7 +24,6 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from benchmarks.peers import page
 from benchmarks.replay import LEAST, Curve, Point, difference, mean_of, schedule_of
-from rota_operator.autoscaling.history import History
 from scripts import time_chart
 from tests.cluster.disruptions import scores
 from tests.cluster.disruptions.lives import Life, Lives
@@ -352,8 +351,8 @@ class Modelled(NamedTuple):
 
 
 def modelled(trace: Trace, arrivals: Sequence[Sequence[float]], trigger: KafkaTrigger | None) -> Modelled:
-    """Run the model; scaled by KEDA with a trigger, by Rota without. No replica of the group has been seen to start."""
-    runs = [run(trace, arrivals, number, trigger, History()) for number in range(MODEL_RUNS)]
+    """Run the model; scaled by KEDA with a trigger, by Rota without, which asks its first pods how long they took to start."""
+    runs = [run(trace, arrivals, number, trigger) for number in range(MODEL_RUNS)]
     found = [score for score, _ in runs]
     return Modelled(
         fmean(each.rebalances for each in found),

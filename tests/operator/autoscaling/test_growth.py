@@ -158,3 +158,8 @@ def test_urgent_growth_does_not_wait_for_a_second_sample_if_a_partition_is_hot()
     assert found.inputs.hot_partitions
     # (7 + 66 + 1300 / 600) / 7 = 10.7
     assert (found.replicas, found.reason) == (11, Reason.LOAD_ABOVE_TARGET)
+
+
+def test_a_start_that_was_measured_at_a_growth_counts_more_than_that_of_replicas_of_before() -> None:
+    assert History().with_earlier_start(7).start_ms == 7
+    assert History(start_ms=5).with_earlier_start(7).start_ms == 5

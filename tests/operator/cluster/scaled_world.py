@@ -93,6 +93,8 @@ class ScaledWorld:
         self.rebalance_errors: dict[str, str] = {}
         # What the next changes of the number are refused with.
         self.failures: list[ApiError] = []
+        # What the next lists of pods are refused with.
+        self.unlisted: list[ApiError] = []
         self.autoscaler = self.start()
 
     def start(self, former: Scaling = Scaling()) -> GroupAutoscaler:  # noqa: B008  an immutable value
@@ -221,6 +223,8 @@ class ScaledWorld:
 
     async def list(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncIterator[Json]:
         assert (kind, namespace, selector) == (POD, "shop", f"rota.dev/consumer-group-uid={UID}")
+        if self.unlisted:
+            raise self.unlisted.pop()
         for each in self.pods.values():
             yield each
 

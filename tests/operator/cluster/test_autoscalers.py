@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -47,6 +48,15 @@ class Watched(Groups):
         return self.on_kafka
 
 
+class NoPods:
+    """The API server, which has no pods of any group."""
+
+    async def list(self, *_: object) -> AsyncIterator[Any]:
+        pods: tuple[Any, ...] = ()
+        for each in pods:
+            yield each
+
+
 class World:
     """Autoscalers, and the groups that they have read."""
 
@@ -61,7 +71,7 @@ class World:
 
         self.autoscalers = Autoscalers(
             AutoscalerPorts(
-                cast(Api, None), lambda: time.time_ns() // 1_000_000, self.read, order, lambda _: False,
+                cast(Api, NoPods()), lambda: time.time_ns() // 1_000_000, self.read, order, lambda _: False,
                 lambda _, decision: self.decisions.append(decision), lambda _: None, lambda _key, _fact: None,
                 self.exceptions.append,
             )

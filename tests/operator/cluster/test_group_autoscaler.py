@@ -1,11 +1,13 @@
 """A group is scaled as it was decided: victims drain before the number falls, and what others do meanwhile is left alone."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from rota_operator.autoscaling.decision import Reason
 from rota_operator.cluster.errors import Conflict, Forbidden
+from rota_operator.cluster.group_autoscaler import start_ms_of
 from rota_operator.reconcile.scaling import DELETION_COST, VICTIM_COST
 from rota_operator.spec.status import Scaling
 from tests.operator.cluster.scaled_world import PARTITIONS, POLL_MS, ScaledWorld
@@ -28,6 +30,25 @@ def test_more_load_scales_up_at_once_and_is_recorded_for_the_next_leader() -> No
         (message,) = world.said("Scaled")
         assert message.startswith("scaled Deployment orders from 1 to 3 replicas: LoadAboveTarget: ")
         assert world.autoscaler.state.problem == ""
+
+    world.run(story)
+
+
+def test_the_start_of_pods_that_are_there_is_known_before_the_first_growth() -> None:
+    world = ScaledWorld(1)
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:07Z"}
+    (pod,) = world.pods.values()
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    world.unlisted = [Forbidden("pods is forbidden", "list", "pods")]
+
+    async def story() -> None:
+        await world.poll()
+        pod["status"] = {"conditions": [ready]}
+        world.arrival_rate = 22.0
+        await world.poll(SAMPLES)
+        assert (world.decisions[0].inputs.start_ms, world.decisions[-1].inputs.start_ms) == (None, 7_000)
+        assert world.acts == ["scale 3"]
+        assert world.said("ScaleFailed") == []
 
     world.run(story)
 
@@ -313,3 +334,26 @@ def test_a_group_that_is_not_watched_yet_is_not_decided_on() -> None:
     world.is_watched = False
     world.run(world.poll)
     assert world.autoscaler.state.scaling == Scaling()
+
+
+def started(ready_at: str, *, is_ready: bool = True) -> Any:  # noqa: ANN401
+    condition = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": ready_at}
+    others = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    return {
+        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"conditions": [others, condition]},
+    }
+
+
+def test_a_start_takes_as_long_as_that_of_the_quickest_pod_that_is_ready() -> None:
+    # The second was unready for an hour, and the last is now.
+    pods = [
+        started("2026-01-01T00:00:12Z"),
+        started("2026-01-01T01:00:00Z"),
+        started("2026-01-01T00:00:05Z", is_ready=False),
+    ]
+    assert start_ms_of(pods) == 12_000
+    assert start_ms_of(pods[2:]) is None
+    assert start_ms_of([{"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}]) is None
+    # The clocks of the node and of the API server differ.
+    assert start_ms_of([started("2025-12-31T23:59:59Z")]) == 0

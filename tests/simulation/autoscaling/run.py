@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
-from rota_operator.autoscaling.history import History
 from rota_operator.autoscaling.replica_counts import fit
 from rota_operator.spec.workload import Autoscaling
 from tests.simulation.autoscaling.figures import RECORDS_PER_S
@@ -59,13 +58,9 @@ class Point:
 
 
 def run(
-    trace: Trace,
-    arrivals: Sequence[Sequence[float]],
-    seed: int,
-    trigger: KafkaTrigger | None,
-    history: History | None = None,
+    trace: Trace, arrivals: Sequence[Sequence[float]], seed: int, trigger: KafkaTrigger | None
 ) -> tuple[Score, Sequence[Point]]:
-    """Run a trace; scaled by KEDA with a trigger, by Rota without, which begins with a history (see `RotaScaler`)."""
+    """Run a trace; scaled by KEDA with a trigger, by Rota without."""
     chance = random.Random(f"{trace.name} {seed} pods")
     first = sum(map(sum, arrivals[:12])) / (12 * STEP_S)
     initial = fit(math.ceil(first / (RECORDS_PER_S * SPEC.target_utilization)), PARTITIONS, SPEC)
@@ -73,7 +68,7 @@ def run(
     strategy = trace.strategy if trigger is None else DEFAULT_STRATEGY
     group = ModelGroup(trace, initial, chance, strategy)
     scaler: Scaler = (
-        RotaScaler(group, SPEC, chance, history)
+        RotaScaler(group, SPEC, chance)
         if trigger is None
         else KedaScaler(group, trigger, (SPEC.min_replica_count, PARTITIONS), chance)
     )

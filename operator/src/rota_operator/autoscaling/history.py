@@ -95,7 +95,7 @@ class History:
     rebalance: Rebalance | None = None
     # Records per second of a replica that is busy, as last known.
     service_rate: float | None = None
-    # Time from the last growth until its replicas had joined; None: none was measured.
+    # Time from the last growth until its replicas had joined, before it that of replicas that were there; None: none was measured.
     start_ms: int | None = None
     # The replicas of `change` have not joined yet.
     is_starting: bool = False
@@ -138,6 +138,10 @@ class History:
         good = self.good_samples()
         change = Change(at_ms, before, after, self._done_rate(good), good[-1].backlog if good else None)
         return replace(self, change=change, is_judged=after <= before, is_starting=after > before)
+
+    def with_earlier_start(self, start_ms: int) -> "History":
+        """Add the time that a replica of before took to start, unless that of a growth is known."""
+        return self if self.start_ms is not None else replace(self, start_ms=start_ms)
 
     def with_rebalance(self, at_ms: int, partitions: Collection[str]) -> "History":
         """Record that a rebalance was ordered by a decision on this history, for the neighbours of these partitions."""

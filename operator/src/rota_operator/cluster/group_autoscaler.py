@@ -10,7 +10,7 @@ costs that it leaves are removed by the next scale-down.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
@@ -63,6 +63,7 @@ from rota_operator.reconcile.scaling import (
 from rota_operator.spec.model import ConsumerGroupSpec
 from rota_operator.spec.status import Scaling
 from rota_operator.status.inputs import AutoscalerState
+from rota_operator.timestamps import milliseconds
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 
 # Of one change, while a controller writes the status of the workload.
@@ -187,11 +188,27 @@ class GroupAutoscaler:
             service_rate_max=float(limit) if limit else None,
         )
         self._history = self._history.with_sample(sample, spec.autoscaling)
+        if sample.members and self._history.start_ms is None:
+            self._spawn(self._look_at_starts())
         decision = decide(self._history, spec.autoscaling)
         assert decision is not None, "there is a sample"
         self._note(decision)
         if not spec.autoscaling.dry_run and self._ports.is_recorded(self._key):
             self._apply(decision)
+
+    async def _look_at_starts(self) -> None:
+        """Take over how long the pods that are there took to start, until a growth tells it."""
+        try:
+            start_ms = start_ms_of(await self._pods())
+        except ApiError:
+            # It stays unknown, and the next poll looks again.
+            return
+        if start_ms is not None:
+            self._history = self._history.with_earlier_start(start_ms)
+
+    async def _pods(self) -> list[Object]:
+        selector = f"{CLAIM_LABEL}={self._subject.uid}"
+        return [each async for each in self._ports.api.list(POD, self._key.namespace, selector)]
 
     def _note(self, decision: Decision) -> None:
         """Record a decision."""
@@ -259,9 +276,8 @@ class GroupAutoscaler:
     async def _begin_scale_down(self, before: int, after: int) -> None:
         """Choose the victims, and begin to drain them."""
         try:
-            target, uid = self._subject.target, self._subject.uid
-            selector = f"{CLAIM_LABEL}={uid}"
-            pods = [each async for each in self._ports.api.list(POD, self._key.namespace, selector)]
+            target = self._subject.target
+            pods = await self._pods()
             reading = self._ports.read(self._key, self._subject.spec)
             if reading is None or self._subject.target.replicas != before:
                 return
@@ -394,6 +410,21 @@ def change_problem(workload: Object, before: int, after: int) -> str:
     if found.replicas != before:
         return f"the number of replicas was changed to {found.replicas} meanwhile"
     return "a rollout has begun" if found.is_rolling_out and after < before else ""
+
+
+def start_ms_of(pods: Sequence[Object]) -> int | None:
+    """
+    Return the shortest time that one of these pods took from its creation until it was ready; None: no pod is ready.
+
+    The shortest, because one that was not ready for a while has been ready again since.
+    """
+    starts = [
+        milliseconds(condition["lastTransitionTime"]) - milliseconds(pod["metadata"]["creationTimestamp"])
+        for pod in pods
+        for condition in (pod.get("status") or {}).get("conditions") or ()
+        if (condition["type"], condition["status"]) == ("Ready", "True")
+    ]
+    return max(0, min(starts)) if starts else None
 
 
 def version_of(found: Object) -> str:

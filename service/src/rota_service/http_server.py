@@ -127,7 +127,7 @@ def is_local_host(host: str) -> bool:
 
 class HttpServer:
     """
-    One listening socket and its pages. Invariant: at most `CONNECTIONS_MAX` connections are served at a time.
+    Server of pages on one listening socket. Invariant: at most `CONNECTIONS_MAX` connections are served at a time.
 
     A connection beyond that closes the oldest one that waits for its client, so that idle clients do not keep probes out.
     """
@@ -141,7 +141,7 @@ class HttpServer:
         self._is_local = checks_host
         self._server: asyncio.Server | None = None
         self._is_stopped = False
-        # A task that is cancelled before its first step does nothing, so its connection is closed beside it.
+        # The connection of each task that serves one; it is cut off when the task is done.
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         # Connections that wait for the client, to send its request or to take its response. The oldest first.
         self._waiting: dict[asyncio.StreamWriter, None] = {}
@@ -185,9 +185,8 @@ class HttpServer:
             return
         self._is_stopped = True
         self._server.close()
-        for task, writer in self._open.items():
+        for task in self._open:
             task.cancel()
-            writer.transport.abort()
         await asyncio.gather(*self._open, return_exceptions=True)
         await self._server.wait_closed()
 
@@ -206,7 +205,13 @@ class HttpServer:
         self._waiting[writer] = None
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._open[task] = writer
-        task.add_done_callback(self._open.pop)
+        task.add_done_callback(self._cut_off)
+
+    def _cut_off(self, task: asyncio.Task[None]) -> None:
+        # Not in the task itself: one that is cancelled before its first step runs none of its code.
+        writer = self._open.pop(task)
+        self._waiting.pop(writer, None)
+        writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -224,9 +229,6 @@ class HttpServer:
                 await writer.wait_closed()
         except (OSError, EOFError, TimeoutError):
             pass  # the client has left, or is too slow: no response can reach it
-        finally:
-            self._waiting.pop(writer, None)
-            writer.transport.abort()
 
     async def _read(self, reader: asyncio.StreamReader) -> Request | Page:
         """Read a request that is to be served, or the error page for it."""

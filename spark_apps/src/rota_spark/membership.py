@@ -213,7 +213,7 @@ class Membership:
         partitions = [(each.topic, each.partition) for each in event.partitions]
         match event.kind:
             case pb.ASSIGNED:
-                while partitions and not self._is_taken(partitions, event.tenure):
+                while partitions and not self._take(partitions, event.tenure):
                     # The end of the attachment is the next response.
                     if not attachment.is_active() or self._closing.wait(POLL_S):
                         return
@@ -235,8 +235,8 @@ class Membership:
             case _:
                 log.warning("unknown event %s of the sidecar", event.kind)
 
-    def _is_taken(self, partitions: Collection[Partition], tenure: pb.Tenure) -> bool:
-        """Set positions; return False if that has to be tried again."""
+    def _take(self, partitions: Collection[Partition], tenure: pb.Tenure) -> bool:
+        """Set the positions of assigned partitions; return False if that has to be tried again."""
         try:
             if not self._calls.are_known(partitions):
                 return False

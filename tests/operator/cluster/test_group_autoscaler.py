@@ -16,6 +16,15 @@ from tests.operator.cluster.scaled_world import PARTITIONS, POLL_MS, ScaledWorld
 SAMPLES = 4
 
 
+def started(ready_at: str, *, is_ready: bool = True) -> Any:  # noqa: ANN401
+    condition = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": ready_at}
+    others = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    return {
+        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"conditions": [others, condition]},
+    }
+
+
 def test_more_load_scales_up_at_once_and_is_recorded_for_the_next_leader() -> None:
     world = ScaledWorld(1)
 
@@ -36,14 +45,13 @@ def test_more_load_scales_up_at_once_and_is_recorded_for_the_next_leader() -> No
 
 def test_the_start_of_pods_that_are_there_is_known_before_the_first_growth() -> None:
     world = ScaledWorld(1)
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:07Z"}
-    (pod,) = world.pods.values()
-    pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    (pod,), ready = world.pods.values(), started("2026-01-01T00:00:07Z")
+    pod["metadata"] |= ready["metadata"]
     world.unlisted = [Forbidden("pods is forbidden", "list", "pods")]
 
     async def story() -> None:
         await world.poll()
-        pod["status"] = {"conditions": [ready]}
+        pod["status"] = ready["status"]
         world.arrival_rate = 22.0
         await world.poll(SAMPLES)
         assert (world.decisions[0].inputs.start_ms, world.decisions[-1].inputs.start_ms) == (None, 7_000)
@@ -334,15 +342,6 @@ def test_a_group_that_is_not_watched_yet_is_not_decided_on() -> None:
     world.is_watched = False
     world.run(world.poll)
     assert world.autoscaler.state.scaling == Scaling()
-
-
-def started(ready_at: str, *, is_ready: bool = True) -> Any:  # noqa: ANN401
-    condition = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": ready_at}
-    others = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
-    return {
-        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
-        "status": {"conditions": [others, condition]},
-    }
 
 
 def test_a_start_takes_as_long_as_that_of_the_quickest_pod_that_is_ready() -> None:

@@ -139,9 +139,9 @@ class History:
         change = Change(at_ms, before, after, self._done_rate(good), good[-1].backlog if good else None)
         return replace(self, change=change, is_judged=after <= before, is_starting=after > before)
 
-    def with_earlier_start(self, start_ms: int) -> "History":
+    def with_earlier_start(self, start_ms: int | None) -> "History":
         """Add the time that a replica of before took to start, unless that of a growth is known."""
-        return self if self.start_ms is not None else replace(self, start_ms=start_ms)
+        return replace(self, start_ms=start_ms) if self.start_ms is None else self
 
     def with_rebalance(self, at_ms: int, partitions: Collection[str]) -> "History":
         """Record that a rebalance was ordered by a decision on this history, for the neighbours of these partitions."""

@@ -203,8 +203,7 @@ class GroupAutoscaler:
         except ApiError:
             # It stays unknown, and the next poll looks again.
             return
-        if start_ms is not None:
-            self._history = self._history.with_earlier_start(start_ms)
+        self._history = self._history.with_earlier_start(start_ms)
 
     async def _pods(self) -> list[Object]:
         selector = f"{CLAIM_LABEL}={self._subject.uid}"

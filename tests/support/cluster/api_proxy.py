@@ -14,6 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -135,7 +136,7 @@ class ApiProxy:
     def _state_writes(self, namespace: str) -> list[str]:
         return [each for each in self._writes[namespace] if each != EVENT]
 
-    async def serve(self, stop: asyncio.Event, started: "asyncio.Future[str]") -> None:
+    async def serve(self, stop: asyncio.Event, started: "Future[str]") -> None:
         """Serve until `stop` is set."""
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
         async with aiohttp.ClientSession(
@@ -280,10 +281,9 @@ def proxied(kubeconfig: Path, folder: Path) -> Iterator[ApiProxy]:
     tls.load_cert_chain(user["client-certificate"], user["client-key"])
     proxy = ApiProxy(cluster["server"], tls)
     loop = asyncio.new_event_loop()
-    stop, started = asyncio.Event(), loop.create_future()
+    stop, started = asyncio.Event(), Future[str]()
     serving = run_in_thread(loop, proxy.serve(stop, started))
-    address = asyncio.run_coroutine_threadsafe(waited(started), loop).result(STOP_S)
-    config["clusters"][0]["cluster"] = {"server": address}
+    config["clusters"][0]["cluster"] = {"server": started.result(STOP_S)}
     config["users"][0]["user"] = {}
     proxy.kubeconfig = folder / "kubeconfig-of-proxy"
     proxy.kubeconfig.write_text(json.dumps(config))
@@ -292,8 +292,3 @@ def proxied(kubeconfig: Path, folder: Path) -> Iterator[ApiProxy]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         serving.join(STOP_S)
-
-
-async def waited(started: "asyncio.Future[str]") -> str:
-    """Wait on the loop of a future."""
-    return await started

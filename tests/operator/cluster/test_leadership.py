@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from rota_operator.reconcile.observed import Object
 
 WITHIN_S = 60
 NAME = LeaseName("rota", "rota-operator")
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class LeaseStore:
@@ -90,7 +92,7 @@ class Process:
         self.warnings: list[str] = []
         self.stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        clocks = Clocks(loop.time, lambda: f"2026-01-01T00:00:{loop.time() % 60:09.6f}Z")
+        clocks = Clocks(loop.time, lambda: f"{EPOCH + timedelta(seconds=loop.time()):%Y-%m-%dT%H:%M:%S.%fZ}")
         self.election = LeaderElection(store, NAME, identity, clocks, self.warnings.append)
         self.running = asyncio.ensure_future(self.election.run(self.stop))
 

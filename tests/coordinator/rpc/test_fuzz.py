@@ -85,8 +85,15 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     tokens = tmp_path / "tokens"
     tokens.touch(mode=0o600)
     tokens.write_text(TOKENS)
-    # Without a log: any topic will do then, and offsets of all are taken.
-    with serving(tmp_path, [*QUICK, "--no-log", f"--tokens-file={tokens}"]) as coordinator:
+    flags = [
+        *QUICK,
+        # Any topic will do then, and offsets of all are taken.
+        "--no-log",
+        f"--tokens-file={tokens}",
+        # A connection without an admitted call is not closed, however long its calls take beside the others.
+        f"--limits=stranger-seconds={WITHIN_S}",
+    ]
+    with serving(tmp_path, flags) as coordinator:
         yield coordinator
 
 

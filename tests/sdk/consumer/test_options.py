@@ -18,6 +18,7 @@ from rota_sidecar.config.loading import read_sources
 from rota_sidecar.config.sidecar_config import SidecarConfig
 from rota_sidecar.config.validation import assignor_problem
 from rota_sidecar.core.assignors.built_in import NAMES
+from rota_sidecar.core.delivery.config import CommitMode
 from rota_sidecar.wiring import kafka_property_problem
 from tests.sdk.consumer import bearer_options, kerberos_options
 
@@ -309,6 +310,11 @@ def test_what_the_constructor_takes_the_sidecar_takes(
     config = read_sources(given, environment(options)).config()
     assert assignor_problem(config.assignors, NAMES) == ""
     assert kafka_property_problem(config) == ""
+
+
+def test_the_sidecar_of_a_consumer_without_automatic_commits_commits_nothing_by_itself() -> None:
+    assert config_of({"enable_auto_commit": False}).delivery.commit_mode is CommitMode.EXTERNAL
+    assert config_of({}).delivery.commit_mode is CommitMode.PERIODIC
 
 
 def test_settings_under_kafkas_names_reach_the_sidecar() -> None:

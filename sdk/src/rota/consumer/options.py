@@ -69,9 +69,6 @@ class Options(SidecarOptions):
 
     # Address of a running sidecar: `unix:/path` or `host:port`. Defaults to the variable ROTA_SIDECAR.
     sidecar: str = ""
-    # Commit the records of a poll when the application polls again. Otherwise only `commit` and
-    # `commit_async` commit.
-    enable_auto_commit: bool = True
     # Maximum number of records of one poll.
     max_poll_records: int = 500
     # Limits of the consumer's buffer: records, and approximate bytes.

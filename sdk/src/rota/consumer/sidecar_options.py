@@ -31,6 +31,9 @@ class SidecarOptions(SecurityOptions):
     client_rack: str | None = None
     # Start position of a partition without a committed offset.
     auto_offset_reset: Literal["earliest", "latest", "none"] | None = None
+    # Commit the records of a poll when the application polls again. Otherwise only `commit` and
+    # `commit_async` commit; a running sidecar learns it from the application.
+    enable_auto_commit: bool = True
     auto_commit_interval_ms: int | None = None
     isolation_level: Literal["read_uncommitted", "read_committed"] | None = None
     # Limits of the sidecar's fetches: bytes that the server waits for, at most `fetch_max_wait_ms`; bytes of a

@@ -182,6 +182,9 @@ def flags(options: SidecarOptions, address: str, subscription: Subscription) -> 
         yield f"--topics={','.join(subscription.topics)}"
     if subscription.pattern:
         yield f"--topic-pattern={subscription.pattern}"
+    if not options.enable_auto_commit:
+        # It may be assigned partitions before the application is attached, and would commit their first positions.
+        yield "--commit-mode=external"
     for name, flag in FLAGS.items():
         if (value := getattr(options, name)) is not None:
             yield f"{flag}={value}"

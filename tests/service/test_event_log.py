@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import grpc.aio
 import pytest
 from typing_extensions import override
 
@@ -107,6 +108,24 @@ def test_errors_of_libraries_are_logged_under_their_name() -> None:
     (line,) = objects(stream)
     assert (line["event"], line["level"]) == ("asyncio", "error")
     assert "ArithmeticError: lost" in line["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_logged"),
+    [
+        (grpc.aio.InternalError('Failed "execute_batch": (<SendStatusFromServerOperation>,)'), False),
+        (
+            grpc.aio.InternalError("Failed grpc_call_start_batch: 8 with grpc_call_error value: 'TOO_MANY'"),
+            True,
+        ),
+        (ArithmeticError('Failed "execute_batch"'), True),
+    ],
+)
+def test_a_client_that_is_gone_as_grpc_refuses_it_is_no_error(error: Exception, is_logged: bool) -> None:
+    stream = io.StringIO()
+    open_event_log("rota-part", "text", stream)
+    logging.getLogger("grpc._cython.cygrpc").error("raised in core", exc_info=error)
+    assert bool(stream.getvalue()) is is_logged
 
 
 def test_the_stream_is_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,26 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+import grpc.aio
 from typing_extensions import override
 
 # Control characters are escaped in text, so that a name can neither start a new line nor move the cursor.
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+
+
+# gRPC's logger of a call that ended with an error of gRPC itself, and the beginning of the error of a client that is gone. gRPC says
+# nothing of it where it has noticed the client's end before.
+GRPC_LOGGER, CLIENT_GONE = "grpc._cython.cygrpc", 'Failed "execute_batch"'
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Return False for gRPC's report that it could not send something to a client that is gone: the call has ended with it."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (
+        record.name == GRPC_LOGGER
+        and isinstance(error, grpc.aio.InternalError)
+        and str(error).startswith(CLIENT_GONE)
+    )
 
 
 class JsonLines(logging.Formatter):
@@ -77,6 +93,7 @@ def open_event_log(program: str, log_format: str, stream: TextIO = sys.stderr) -
     """
     as_json = log_format == "json" or (log_format == "auto" and not stream.isatty())
     handler = logging.StreamHandler(stream)
+    handler.addFilter(is_worth_a_line)
     handler.setFormatter(JsonLines() if as_json else TextLines(program))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -141,7 +141,17 @@ class Release(NamedTuple):
             raise AssertionError(f"{error}: {self.cluster.get(group, namespace=self.shop)}") from None
 
     def group(self) -> Group:
-        """Return the group as it is."""
+        """Return the group as it is, once its generation is known: while its coordinator changes, it is not for a moment."""
+        found: list[Group] = []
+
+        def is_known() -> bool:
+            found[:] = [self._group()]
+            return found[0].generation is not None
+
+        wait_for("the group's generation is known", is_known, within_s=WITHIN_S, poll_s=0.5)
+        return found[0]
+
+    def _group(self) -> Group:
         pods = self.consumers()
         states = [
             state
@@ -153,9 +163,8 @@ class Release(NamedTuple):
         return Group(status.get("generation"), uids, sum(each["restartCount"] for each in states))
 
     def wait_unchanged(self, group: Group) -> None:
-        """Wait until the group is as it was: its generation is unknown for a moment when a loss is noticed, and never goes back."""
-        assert group.generation is not None
-        wait_for(f"{group}, as before", lambda: self.group() == group, within_s=WITHIN_S, poll_s=0.5)
+        """Wait until the group is as it was; its generation never goes back."""
+        wait_for(f"{group}, as before", lambda: self._group() == group, within_s=WITHIN_S, poll_s=0.5)
 
     def wait_shared(self) -> None:
         """Wait until the group is ready, and its members have equal numbers of partitions."""

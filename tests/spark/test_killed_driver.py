@@ -34,12 +34,17 @@ def test_the_member_of_a_killed_driver_leaves_and_each_record_counts_once(
         coordinator.make_topic("killed", PARTITIONS)
         for number in range(PARTITIONS):
             produce(coordinator.address, "killed", number, batch([str(each) for each in range(RECORDS)]))
+        spark = prepare()
         driver = Process.start(
             "driver",
             [sys.executable, "-m", "tests.spark.jobs.killed_driver", address, "killed", file],
             log=tmp_path / "driver.log",
             cwd=REPO,
-            env={**prepare().environment, "PYTHONPATH": python_path()},
+            env={
+                **spark.environment,
+                "JDK_JAVA_OPTIONS": spark.java_options,
+                "PYTHONPATH": python_path(),
+            },
         )
         assert driver.wait(within_s=WITHIN_S) == -signal.SIGKILL
         wait_for("its sidecar has left", lambda: coordinator.members_of("killed") == 0, within_s=WITHIN_S)

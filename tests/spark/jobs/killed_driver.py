@@ -64,7 +64,12 @@ class KillsTheDriver(SqlSink):
 
 def main(address: str, group: str, file: str) -> None:
     """Run until the end, which is a kill."""
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
     with rota_spark.process(spark, sink(file, KillsTheDriver), settings(address, group)) as query:
         query.await_termination()
 

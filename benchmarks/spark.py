@@ -31,7 +31,7 @@ from benchmarks.peers import page, servers
 from benchmarks.peers.map_in_arrow import read_without_rota
 from rota_spark import Settings, SqlSink
 from rota_spark.membership import Membership
-from rota_spark.process import Function, Sink
+from rota_spark.query import Function, Sink
 from tests.examples.laptop import Laptop, enriched_orders
 from tests.support import kafka, postgres
 from tests.support.spark.installation import prepare

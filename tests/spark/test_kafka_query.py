@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 import rota_spark
 from rota_spark import Settings
 from rota_spark.core.plan import Range
-from rota_spark.source import records_at
+from rota_spark.readers import records_at
 from tests.spark.results import AVAILABLE_NOW, WITHIN_S, Results
 from tests.support.kafka import Kafka
 from tests.support.processes import steady_ms

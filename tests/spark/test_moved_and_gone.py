@@ -14,8 +14,8 @@ from rota_spark.core.plan import Plan, Range, plan_of
 from rota_spark.kafka_records import described
 from rota_spark.log_records import ReadFailed
 from rota_spark.membership import Membership, MembershipFailed, OnAssigned
+from rota_spark.readers import GroupReader, records_at
 from rota_spark.sidecar_calls import SidecarAway, SidecarCalls
-from rota_spark.source import GroupReader, records_at
 from tests.support.coordinator import Coordinator, serving
 from tests.support.processes import wait_for
 from tests.support.records import committed, fill

@@ -151,7 +151,7 @@ def test_a_query_without_a_sidecar_needs_a_group_and_topics() -> None:
 def test_a_query_does_not_start_without_the_pyarrow_that_its_executors_need(
     version: str | None, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["rota_spark.process"], "installed_arrow", lambda: version)
+    monkeypatch.setattr(sys.modules["rota_spark.query"], "installed_arrow", lambda: version)
     settings = Settings(bootstrap_servers="rota://x", group_id="g", topics=["t"])
     with pytest.raises(MembershipFailed, match=f"{found}, and Spark's workers need 18 or newer"):
         # It is refused before it has a session, or a sidecar.

@@ -1,10 +1,9 @@
 """
-The Python data source `rota`.
+Readers of the data source `rota`: of a group's partitions, and of whole topics.
 
-Three processes have an instance of it. A planner validates the options and has the schema. The source's runner, one for each run
-of a streaming query, is asked for the latest offset, and plans the next batch of what the sidecar says: the member's partitions,
-their positions, the end of their logs. Executors read what is in their input partition. Nothing but the plan travels from one to
-the other, and credentials do not travel at all.
+Two processes have an instance of one. The source's runner, one for each run of a streaming query, is asked for the latest offset, and
+plans the next batch of what the sidecar says: the member's partitions, their positions, the end of their logs. Executors read what is
+in their input partition. Nothing but the plan travels from one to the other, and credentials do not travel at all.
 """
 
 import logging
@@ -12,22 +11,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from rota.addresses import address_of, is_rota
-from rota_spark.columns import SCHEMA
-from rota_spark.core.options import SIDECAR, TOPICS, InvalidOption, SourceOptions, options_of
+from rota_spark.core.options import InvalidOption, SourceOptions
 from rota_spark.core.plan import EMPTY, Partition, Plan, Range, admit, pack, plan_of
 from rota_spark.log_records import LogRecords
-from rota_spark.rota_records import RotaRecords
 from rota_spark.sidecar_calls import SidecarAway, SidecarCalls
 
 if TYPE_CHECKING:
@@ -42,39 +38,6 @@ class Ranges(InputPartition):
     def __init__(self, ranges: tuple[Range, ...]) -> None:
         super().__init__(ranges)
         self.ranges = ranges
-
-
-class RotaDataSource(DataSource):
-    """`format("rota")`: records of a consumer group's partitions as a stream, or of whole topics as a batch."""
-
-    @classmethod
-    @override
-    def name(cls) -> str:
-        return "rota"
-
-    @override
-    def schema(self) -> StructType:
-        options_of(self.options)
-        return SCHEMA
-
-    @override
-    def reader(self, schema: StructType) -> DataSourceReader:
-        options = options_of(self.options)
-        if not options.topics:
-            raise InvalidOption(
-                f'the option {TOPICS} is missing: set it to the topics to read, as "orders,payments"'
-            )
-        return TopicReader(options)
-
-    @override
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = options_of(self.options)
-        if not options.sidecar:
-            raise InvalidOption(
-                f"the option {SIDECAR} is missing: a stream reads the partitions of a group's member, so start the query "
-                "with rota_spark.process, which attaches to a sidecar; spark.read reads topics without a group"
-            )
-        return GroupReader(options)
 
 
 class RangesReader:
@@ -212,10 +175,12 @@ class GroupReader(RangesReader, DataSourceStreamReader, SupportsTriggerAvailable
 
 
 def records_at(bootstrap_servers: str, *, read_committed: bool) -> LogRecords:
-    """Connect with the credentials of this process's environment."""
+    """Connect with the credentials of this process's environment. Only executors and batch reads load a client of records."""
     address = address_of(bootstrap_servers)
     if not is_rota(address):
         from rota_spark.kafka_records import KafkaRecords
 
         return KafkaRecords(address, read_committed=read_committed)
+    from rota_spark.rota_records import RotaRecords
+
     return RotaRecords(address, read_committed=read_committed)

@@ -26,7 +26,7 @@ from rota.stores.flows import Statement
 from rota.stores.tables import CREATION_LOCK
 from rota_spark.core.plan import Partition, ends
 from rota_spark.membership import Batch, Member
-from rota_spark.process import Sink
+from rota_spark.query import Sink
 from rota_spark.sidecar_calls import NotCommitted
 
 log = logging.getLogger("rota.spark")

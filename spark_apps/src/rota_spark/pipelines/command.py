@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from rota_spark.core.options import InvalidOption
 from rota_spark.membership import MembershipFailed
 from rota_spark.pipelines.database import PipelineFailed, connecting
-from rota_spark.process import process
+from rota_spark.query import process
 from rota_spark.settings import Settings
 from rota_spark.sql_sink import SqlSink
 

@@ -11,7 +11,6 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-import grpc.aio
 from typing_extensions import override
 
 # Control characters are escaped in text, so that a name can neither start a new line nor move the cursor.
@@ -25,12 +24,13 @@ GRPC_LOGGER, CLIENT_GONE = "grpc._cython.cygrpc", 'Failed "execute_batch"'
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
     """Return False for gRPC's report that it could not send something to a client that is gone: the call has ended with it."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not (
-        record.name == GRPC_LOGGER
-        and isinstance(error, grpc.aio.InternalError)
-        and str(error).startswith(CLIENT_GONE)
-    )
+    if record.name != GRPC_LOGGER or record.exc_info is None:
+        return True
+    # It is loaded, for it logs; not every program with an event log loads it.
+    import grpc.aio
+
+    error = record.exc_info[1]
+    return not (isinstance(error, grpc.aio.InternalError) and str(error).startswith(CLIENT_GONE))
 
 
 class JsonLines(logging.Formatter):

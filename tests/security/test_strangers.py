@@ -120,10 +120,10 @@ async def newcomer(address: str) -> None:
         assert found.coordinators[0].error_code == pb.NONE
 
 
-async def endure(coordinator: Coordinator, floods: Sequence[tuple[Flood, str]], log: Path) -> None:
+async def endure(coordinator: Coordinator, floods: Sequence[tuple[Flood, str]]) -> None:
     """Send floods at the same time, each with its token; a member and a newcomer notice nothing, the memory stays bounded."""
     async with member_beside(coordinator.address) as member:
-        attack = Attack(coordinator.address, floods, log)
+        attack = Attack(coordinator.address, floods, coordinator.log.with_name("attackers.log"))
         await asyncio.to_thread(attack.wait_until, "sending")
         await newcomer(coordinator.address)
         await asyncio.to_thread(attack.wait_until, "sent")
@@ -135,26 +135,24 @@ async def endure(coordinator: Coordinator, floods: Sequence[tuple[Flood, str]], 
 
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
-def test_members_and_newcomers_do_not_notice_a_strangers_flood_of(
-    flood: Flood, guarded: Coordinator, tmp_path: Path
-) -> None:
-    asyncio.run(endure(guarded, [(flood, "")], tmp_path / "attackers.log"))
+def test_members_and_newcomers_do_not_notice_a_strangers_flood_of(flood: Flood, guarded: Coordinator) -> None:
+    asyncio.run(endure(guarded, [(flood, "")]))
 
 
 @pytest.mark.parametrize("flood", FLOODS[:5], ids=lambda flood: flood.__name__)
 def test_members_and_newcomers_do_not_notice_a_principals_flood_of(
-    flood: Flood, guarded: Coordinator, tmp_path: Path
+    flood: Flood, guarded: Coordinator
 ) -> None:
-    asyncio.run(endure(guarded, [(flood, OTHER)], tmp_path / "attackers.log"))
+    asyncio.run(endure(guarded, [(flood, OTHER)]))
 
 
 @pytest.mark.soak("security")
 def test_members_and_newcomers_do_not_notice_all_floods_at_the_same_time(
-    guarded: Coordinator, seed: int, tmp_path: Path
+    guarded: Coordinator, seed: int
 ) -> None:
     drawn = random.Random(seed)
     floods = [(flood, drawn.choice(("", OTHER))) for flood in drawn.sample(FLOODS, len(FLOODS))]
-    asyncio.run(endure(guarded, floods, tmp_path / "attackers.log"))
+    asyncio.run(endure(guarded, floods))
 
 
 def test_a_stranger_is_refused_before_its_message_is_read(guarded: Coordinator) -> None:

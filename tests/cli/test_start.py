@@ -1,33 +1,26 @@
 """`rota --help` and `rota version` answer at once: what is slow to load is loaded by those who need it."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.cli.command import Rota
+from tests.support.loaded_modules import loaded_modules
 
 SLOW = ("asyncio", "confluent_kafka", "grpc", "google.protobuf", "kubernetes", "rich", "urllib3", "yaml")
-LOADED = "import sys, rota_cli.{}; print(*sorted(sys.modules))"
 # `kubectl rota`, with the class that its commands use once they have a kubeconfig.
-CLIENT_LOADED = "import sys, rota_cli.kubectl, rota_cli.clusters.kubernetes.api; print(*sorted(sys.modules))"
+CLIENT = "import rota_cli.kubectl, rota_cli.clusters.kubernetes.api"
 
 pytestmark = pytest.mark.process
 
 
-def modules(program: str) -> set[str]:
-    return set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
-
-
 @pytest.mark.parametrize("entry_point", ["__main__", "kubectl"])
 def test_clients_of_servers_are_not_loaded_before_one_is_asked(entry_point: str) -> None:
-    loaded = modules(LOADED.format(entry_point))
+    loaded = loaded_modules(f"import rota_cli.{entry_point}")
     assert "typer" in loaded
     assert loaded.isdisjoint(SLOW), loaded.intersection(SLOW)
 
 
 def test_kubectl_rota_loads_the_kubernetes_client_and_none_of_other_servers() -> None:
-    loaded = modules(CLIENT_LOADED)
+    loaded = loaded_modules(CLIENT)
     assert "kubernetes" in loaded
     # The client has a module for each kind of Kubernetes; `Api` reads plain JSON.
     others = {

@@ -1,13 +1,10 @@
 """Modules that Spark's Python processes load for a query: each question of its planner is a process of its own."""
 
-import subprocess
-import sys
-
 import pytest
 
 import rota_spark
+from tests.support.loaded_modules import loaded_modules
 
-LOADED = "import sys\nimport rota_spark.{}\nprint(*sorted(sys.modules))"
 SDK, CLIENTS = {"rota.log_reader", "rota.stores"}, {"confluent_kafka", "grpc", "rota_proto"}
 
 
@@ -16,8 +13,7 @@ SDK, CLIENTS = {"rota.log_reader", "rota.stores"}, {"confluent_kafka", "grpc", "
     [("source", SDK | CLIENTS | {"rota"}), ("readers", SDK | {"confluent_kafka"})],
 )
 def test_a_planner_and_a_runner_load_what_they_use_alone(module: str, absent: set[str]) -> None:
-    printed = subprocess.check_output([sys.executable, "-c", LOADED.format(module)], text=True)
-    loaded = set(printed.split())
+    loaded = loaded_modules(f"import rota_spark.{module}")
     assert f"rota_spark.{module}" in loaded
     assert loaded.isdisjoint(absent), loaded & absent
 

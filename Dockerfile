@@ -27,8 +27,10 @@ RUN : "${PART:?say which part: docker build --build-arg PART=sidecar .}" \
         /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir wheels "./$part" || exit 1; \
     done \
     && /opt/rota/bin/pip install --no-cache-dir --no-compile --no-index --no-deps wheels/*.whl
-# Compiled for any time of the sources: a layer rounds it, and each start would compile half of the modules anew.
-RUN /opt/rota/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/rota/lib
+# Compiled for any time of the sources: a layer rounds it, and each start would compile half of the modules anew. Spark has its Python
+# modules a second time, in archives of sources that it prefers, and compiles them at each start of a Python process: for a second.
+RUN /opt/rota/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/rota/lib \
+    && rm -rf /opt/rota/lib/python3*/site-packages/pyspark/python/lib
 
 # Python files of an example beside the SDK; the example's manifest says what is run.
 FROM ${BASE} AS example

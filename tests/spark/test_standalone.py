@@ -19,12 +19,20 @@ pytestmark = pytest.mark.spark
 REPO = Path(__file__).parents[2]
 JOBS = Path(__file__).with_name("jobs")
 TIMEOUT_S = 60
+# Tasks wait for both executors. A barrier that has too few looks for others only every 15 s.
+BOTH_WORKERS = {
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{TIMEOUT_S}s",
+}
 
 
 def test_job_runs_on_both_workers(spark: Spark, tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
 
-    spark.run(JOBS / "on_both_workers.py", str(answer), modules=[JOBS / "whereabouts.py"])
+    spark.run(
+        JOBS / "on_both_workers.py", str(answer), modules=[JOBS / "whereabouts.py"], settings=BOTH_WORKERS
+    )
 
     assert sorted(json.loads(answer.read_text())) == ["worker-1", "worker-2"]
 

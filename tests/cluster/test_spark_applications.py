@@ -75,6 +75,14 @@ def test_the_driver_of_an_applied_example_is_a_member_and_its_executors_enrich(s
     assert len(shop.pods(EXECUTOR)) == 2
 
 
+def test_the_image_has_no_archives_of_sparks_sources(shop: SparkShop) -> None:
+    # Each Python process would compile what it imports from them.
+    driver = shop.drivers()[0]["metadata"]["name"]
+    inside = ("exec", driver, f"--container={CONTAINER}", "--", "ls")
+    assert "jars" in shop.kubectl(*inside, "/opt/spark/")
+    assert shop.kubectl(*inside, "/opt/spark/python").split() == ["pyspark"]
+
+
 def test_the_database_of_the_example_is_named_nowhere(shop: SparkShop) -> None:
     found = outputs(shop)
     assert {each.kind for each in found} >= planted.KINDS | {"page"}

@@ -47,7 +47,7 @@ class HandMember:
     async def serve(self) -> None:
         """Find a coordinator that serves the group: asked the first time ever, a broker prepares that."""
         while (error := await self.coordination.find(WITHIN_S)) != pb.NONE or (
-            error := await self.heartbeat()
+            error := await self._fetch_offsets()
         ) in NOT_YET:
             assert error in NOT_YET, f"error {error}"
             await asyncio.sleep(POLL_S)
@@ -100,6 +100,11 @@ class HandMember:
             group_id=self.group, members=[pb.LeavingMember(member_id=self.member_id)]
         )
         return kind(await self.coordination.ask(request, WITHIN_S), pb.LeaveGroupResponse).error_code
+
+    async def _fetch_offsets(self) -> pb.ErrorCode.ValueType:
+        """The error code. A heartbeat would not do: while a broker loads the group, it answers each of them with NONE."""
+        request = pb.FetchOffsetsRequest(group_id=self.group, all=True)
+        return kind(await self.coordination.ask(request, WITHIN_S), pb.FetchOffsetsResponse).error_code
 
     async def _join(self, within_s: float) -> pb.JoinGroupResponse:
         request = pb.JoinGroupRequest(

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -58,8 +58,11 @@ def empty(name: str) -> Iterator[Server]:
 
 
 @contextmanager
-def kafka(initial_delay_ms: int, partitions: int) -> Iterator[Server]:
+def kafka(
+    initial_delay_ms: int, partitions: int, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Run one Kafka broker with a topic; commits are acknowledged by all replicas, of which there is one."""
-    with running(settings={"group.initial.rebalance.delay.ms": str(initial_delay_ms)}) as cluster:
+    own = {"group.initial.rebalance.delay.ms": str(initial_delay_ms), **(settings or {})}
+    with running(settings=own) as cluster:
         cluster.create_topic(TOPIC, partitions=partitions)
         yield Server(cluster.bootstrap, cluster.broker(1).pid)

@@ -179,7 +179,7 @@ def test_a_frozen_broker_is_given_up_after_the_deadline_and_serves_again(
                     await one.coordination.find(SHORT_S)
             finally:
                 os.kill(mortal.broker(1).pid, signal.SIGCONT)
-            # Frozen for two seconds, it loses its groups to nobody, and loads them again.
+            # A broker that was frozen for longer than its session, two seconds, loads its groups again.
             while not await is_served(one):
                 await asyncio.sleep(POLL_S)
 

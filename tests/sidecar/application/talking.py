@@ -14,20 +14,22 @@ import pytest
 from rota_proto.log.columns import unpack
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
-from rota_sidecar.application.listening import bind_socket
+from rota_sidecar.application.frames import FramesServer
+from rota_sidecar.application.listening import bind_socket, frames_path
 from rota_sidecar.application.service import ConsumerService, make_server
 from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.fakes import FakeDeliveries
+from tests.sidecar.application.framed import FramedCall, framed_call
 from tests.support.coordinator import OWN_CONNECTION
 
 if TYPE_CHECKING:
     from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
 
     AttachStream = grpc.aio.StreamStreamCall[pb.AttachRequest, pb.AttachResponse]
-    DeliverStream = grpc.aio.StreamStreamCall[pb.DeliverRequest, pb.DeliverResponse]
-    Stream = grpc.aio.StreamStreamCall[Any, Any]
+    DeliverStream = grpc.aio.StreamStreamCall[pb.DeliverRequest, pb.DeliverResponse] | FramedCall
+    Stream = grpc.aio.StreamStreamCall[Any, Any] | FramedCall
 else:
-    AttachStream = DeliverStream = Stream = grpc.aio.StreamStreamCall
+    AttachStream = DeliverStream = Stream = object
 
 STORY_S = 10
 SOCKET = "app.sock"
@@ -43,6 +45,9 @@ class Talk:
     deliveries: FakeDeliveries
     channel: grpc.aio.Channel
     logged: list[tuple[str, str]] = field(default_factory=list)
+    # The socket that serves Deliver in frames; None: the application has it over gRPC.
+    frames: Path | None = None
+    _framed: list[FramedCall] = field(default_factory=list)
 
     @property
     def stub(self) -> "ConsumerAsyncStub":
@@ -72,12 +77,24 @@ class Talk:
 
     async def deliver(self, session: int = 1) -> DeliverStream:
         """A Deliver stream that has said hello."""
-        stream = self.stub.Deliver()
+        stream = self.stub.Deliver() if self.frames is None else await self._framed_call(self.frames)
         await stream.write(pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=session)))
         return stream
 
+    async def _framed_call(self, path: Path) -> FramedCall:
+        call = await framed_call(path)
+        self._framed.append(call)
+        return call
+
+    def close(self) -> None:
+        """Close the connections that a story has left open."""
+        for call in self._framed:
+            call.cancel()
+
     async def raw(self, method: str, *messages: bytes) -> tuple[Code, str]:
         """Send raw bytes on a stream; return the status and details with which it ends."""
+        if self.frames is not None and method == "Deliver":
+            return await ended(await self._framed_call(self.frames), *messages)
         stream: Stream = self.channel.stream_stream(f"/rota.sidecar.v1.Consumer/{method}")()
         return await ended(stream, *messages)
 
@@ -109,26 +126,43 @@ async def refused(call: Awaitable[object]) -> tuple[Code, str]:
 
 
 @asynccontextmanager
-async def talking(folder: Path, deliveries: FakeDeliveries | None = None) -> AsyncIterator[Talk]:
-    """A service that runs."""
+async def talking(
+    folder: Path, deliveries: FakeDeliveries | None = None, *, in_frames: bool = False
+) -> AsyncIterator[Talk]:
+    """A service that runs, over gRPC and in frames, for an application that has Deliver over one of the two."""
     logged: list[tuple[str, str]] = []
     behind = deliveries or FakeDeliveries()
+    beside = frames_path(folder / SOCKET)
+    assert beside is not None
     service = ConsumerService(
-        behind, BatchSlicer(), lambda event, message: logged.append((event, message)), lambda: behind.samples
+        behind,
+        BatchSlicer(),
+        lambda event, message: logged.append((event, message)),
+        lambda: behind.samples,
+        beside.name,
     )
     server = make_server(service)
     target = bind_socket(server, folder / SOCKET)
+    framed = FramesServer(service.attached)
+    await framed.start(beside, 0o600)
     await server.start()
     async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
-        yield Talk(behind, channel, logged)
+        talk = Talk(behind, channel, logged, beside if in_frames else None)
+        yield talk
+        talk.close()
+    framed.stop()
     await server.stop(None)
 
 
-def play(folder: Path, story: Callable[[Talk], Coroutine[Any, Any, None]]) -> None:
+Story = Callable[[Talk], Coroutine[Any, Any, None]]
+Play = Callable[[Story], None]
+
+
+def play(folder: Path, story: Story, *, in_frames: bool = False) -> None:
     """Run a story with a service of its own."""
 
     async def run() -> None:
-        async with asyncio.timeout(STORY_S), talking(folder) as talk:
+        async with asyncio.timeout(STORY_S), talking(folder, in_frames=in_frames) as talk:
             await story(talk)
 
     asyncio.run(run())

@@ -21,6 +21,7 @@ from tests.sidecar.application.fakes import NOW_MS, P0, P1, TENURE, rebalance_ev
 from tests.sidecar.application.talking import (
     AttachStream,
     Code,
+    Play,
     Talk,
     acknowledge,
     at,
@@ -61,6 +62,7 @@ def test_an_application_learns_what_the_sidecar_is_set_to(tmp_path: Path) -> Non
                 concurrency=7,
                 processing_timeout_ms=300_000,
                 commit_mode="sync",
+                frames_socket="app.sock.frames",
             )
         )
         assert talk.deliveries.attached == [(True, False, True)]
@@ -149,7 +151,7 @@ def test_an_event_that_never_was_cannot_be_acknowledged(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_an_event_on_deliver_is_acknowledged_after_the_judgements_before_it(tmp_path: Path) -> None:
+def test_an_event_on_deliver_is_acknowledged_after_the_judgements_before_it(play: Play) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         records = await talk.deliver()
@@ -163,7 +165,7 @@ def test_an_event_on_deliver_is_acknowledged_after_the_judgements_before_it(tmp_
         assert isinstance(talk.deliveries.events[0], on.Judged)
         assert talk.deliveries.events[1] == on.Acknowledged(9)
 
-    play(tmp_path, story)
+    play(story)
 
 
 def test_very_many_partitions_come_in_several_events_and_are_acknowledged_by_the_last(
@@ -313,7 +315,7 @@ def test_closing_the_stream_without_a_goodbye_is_not_clean(tmp_path: Path) -> No
     play(tmp_path, story)
 
 
-def test_the_sidecars_end_is_said_to_the_application(tmp_path: Path) -> None:
+def test_the_sidecars_end_is_said_to_the_application(play: Play) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         records = await talk.deliver()
@@ -323,7 +325,7 @@ def test_the_sidecars_end_is_said_to_the_application(tmp_path: Path) -> None:
         assert await ended(stream) == (Code.UNAVAILABLE, "the sidecar stops")
         assert await ended(records) == (Code.UNAVAILABLE, "the sidecar stops")
 
-    play(tmp_path, story)
+    play(story)
 
 
 def test_reports_are_taken_from_applications_that_read_themselves(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Deliver: credit, records, verdicts, and an application that gets it wrong."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +15,13 @@ from tests.sidecar.application.fakes import P0, P1, batch, batch_slice, damaged,
 from tests.sidecar.application.talking import (
     Code,
     DeliverStream,
+    Play,
     Talk,
     at,
     credit,
     ended,
     judged,
     judgement,
-    play,
     values,
 )
 
@@ -36,7 +35,7 @@ async def message_of(stream: DeliverStream) -> pb.DeliverResponse:
     return response
 
 
-def test_credit_is_passed_on(tmp_path: Path) -> None:
+def test_credit_is_passed_on(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -44,10 +43,10 @@ def test_credit_is_passed_on(tmp_path: Path) -> None:
         await stream.write(credit(4))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 7)
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_what_is_handed_out_together_comes_in_one_message(tmp_path: Path) -> None:
+def test_what_is_handed_out_together_comes_in_one_message(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -67,10 +66,10 @@ def test_what_is_handed_out_together_comes_in_one_message(tmp_path: Path) -> Non
         assert (second.delivery_epoch, second.deliveries) == (2, 3)
         assert values([second]) == [(1, b"d")]
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_what_does_not_fit_into_a_message_comes_in_the_next_ones_in_order(tmp_path: Path) -> None:
+def test_what_does_not_fit_into_a_message_comes_in_the_next_ones_in_order(play: Play) -> None:
     batches = [batch(number * 10, [bytes([number]) * 200_000] * 10) for number in range(5)]
 
     async def story(talk: Talk) -> None:
@@ -89,10 +88,10 @@ def test_what_does_not_fit_into_a_message_comes_in_the_next_ones_in_order(tmp_pa
         assert [offset for offset, _ in found] == list(range(50))
         assert messages == 3
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_a_batch_that_is_too_large_alone_comes_in_parts(tmp_path: Path) -> None:
+def test_a_batch_that_is_too_large_alone_comes_in_parts(play: Play) -> None:
     large = batch(0, [bytes([number]) * 1_500_000 for number in range(5)])
 
     async def story(talk: Talk) -> None:
@@ -110,10 +109,10 @@ def test_a_batch_that_is_too_large_alone_comes_in_parts(tmp_path: Path) -> None:
             (number, bytes([number])) for number in range(5)
         ]
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_a_record_that_fits_into_no_message_is_a_dead_letter_and_takes_no_credit(tmp_path: Path) -> None:
+def test_a_record_that_fits_into_no_message_is_a_dead_letter_and_takes_no_credit(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -128,10 +127,10 @@ def test_a_record_that_fits_into_no_message_is_a_dead_letter_and_takes_no_credit
         assert (verdict.first, verdict.last, verdict.verdict) == (7, 7, Verdict.DEAD_LETTER)
         assert "too many for a message of 4 MiB" in verdict.reason
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_records_that_nobody_can_unpack_are_dead_letters(tmp_path: Path) -> None:
+def test_records_that_nobody_can_unpack_are_dead_letters(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -144,10 +143,10 @@ def test_records_that_nobody_can_unpack_are_dead_letters(tmp_path: Path) -> None
             (4, Verdict.DEAD_LETTER),
         ]
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_only_the_first_batch_may_begin_before_what_is_meant(tmp_path: Path) -> None:
+def test_only_the_first_batch_may_begin_before_what_is_meant(play: Play) -> None:
     whole = [batch(0, [b"a", b"b", b"c"]), batch(3, [b"d", b"e", b"f"])]
 
     async def story(talk: Talk) -> None:
@@ -160,10 +159,10 @@ def test_only_the_first_batch_may_begin_before_what_is_meant(tmp_path: Path) -> 
         assert [group.first_offset for group in groups] == [1, 4]
         assert values(groups) == [(1, b"b"), (2, b"c"), (4, b"e"), (5, b"f")]
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_who_grants_much_and_reads_nothing_is_handed_little(tmp_path: Path) -> None:
+def test_who_grants_much_and_reads_nothing_is_handed_little(play: Play) -> None:
     """Records for a slow reader wait where they were prefetched."""
 
     async def story(talk: Talk) -> None:
@@ -188,10 +187,10 @@ def test_who_grants_much_and_reads_nothing_is_handed_little(tmp_path: Path) -> N
             found += len(values((await message_of(stream)).partitions))
         await talk.deliveries.until(lambda: talk.deliveries.credit > delivered)
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_verdicts_are_posted_as_they_are_given(tmp_path: Path) -> None:
+def test_verdicts_are_posted_as_they_are_given(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -213,10 +212,10 @@ def test_verdicts_are_posted_as_they_are_given(tmp_path: Path) -> None:
             on.Judgement(2, P0, 8, 9, Verdict.SKIP),
         ]
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_what_the_application_was_wrong_about_is_said_and_the_stream_goes_on(tmp_path: Path) -> None:
+def test_what_the_application_was_wrong_about_is_said_and_the_stream_goes_on(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -234,11 +233,11 @@ def test_what_the_application_was_wrong_about_is_said_and_the_stream_goes_on(tmp
         talk.deliveries.there.deliver([handed(batch_slice(batch(0, [b"a"])))])
         assert values((await message_of(stream)).partitions) == [(0, b"a")]
 
-    play(tmp_path, story)
+    play(story)
 
 
 def test_who_is_wrong_all_the_time_and_does_not_look_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachment, "REFUSALS_MAX", 2)
 
@@ -249,7 +248,7 @@ def test_who_is_wrong_all_the_time_and_does_not_look_is_ended(
         assert code is Code.RESOURCE_EXHAUSTED
         assert details.startswith("2 judgements were refused")
 
-    play(tmp_path, story)
+    play(story)
 
 
 WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
@@ -298,7 +297,7 @@ WRONG: Sequence[tuple[pb.DeliverRequest, str]] = [
 
 @pytest.mark.parametrize(("message", "details"), WRONG, ids=[details for _, details in WRONG])
 def test_a_malformed_message_ends_the_attachment_and_nothing_of_it_is_posted(
-    tmp_path: Path, message: pb.DeliverRequest, details: str
+    play: Play, message: pb.DeliverRequest, details: str
 ) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
@@ -310,55 +309,55 @@ def test_a_malformed_message_ends_the_attachment_and_nothing_of_it_is_posted(
         assert talk.deliveries.detached == [(1, False)]
         await talk.attach()
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_all_judgements_are_validated_before_any_is_posted(tmp_path: Path) -> None:
+def test_all_judgements_are_validated_before_any_is_posted(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         code, _ = await ended(await talk.deliver(), judged(judgement(1), judgement(-2)))
         assert code is Code.INVALID_ARGUMENT
         assert talk.deliveries.events == []
 
-    play(tmp_path, story)
+    play(story)
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\x7f"])
 @pytest.mark.parametrize("method", ["Attach", "Deliver"])
 def test_bytes_that_are_no_message_are_refused_and_the_service_lives_on(
-    tmp_path: Path, garbage: bytes, method: str
+    play: Play, garbage: bytes, method: str
 ) -> None:
     async def story(talk: Talk) -> None:
         details = "the bytes are not the message that this method takes"
         assert await talk.raw(method, garbage) == (Code.INVALID_ARGUMENT, details)
         await talk.attach()
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_a_message_of_a_hundred_megabytes_is_refused_and_the_service_lives_on(tmp_path: Path) -> None:
+def test_a_message_of_a_hundred_megabytes_is_refused_and_the_service_lives_on(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         code, details = await talk.raw("Deliver", b"\x00" * 100_000_000)
         assert code is Code.RESOURCE_EXHAUSTED
-        assert "4194304" in details
+        assert "4194304" in details.replace(",", "")
         await (await talk.deliver()).write(credit(5))
         await talk.deliveries.until(lambda: talk.deliveries.credit == 5)
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_more_credit_than_anybody_needs_is_refused(tmp_path: Path) -> None:
+def test_more_credit_than_anybody_needs_is_refused(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         code, details = await ended(await talk.deliver(), credit(CREDIT_MAX), credit(1))
         assert code is Code.INVALID_ARGUMENT
         assert "exceed the limit of 1000000" in details
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_records_that_are_handed_out_again_come_in_a_turn_of_their_own(tmp_path: Path) -> None:
+def test_records_that_are_handed_out_again_come_in_a_turn_of_their_own(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         stream = await talk.deliver()
@@ -369,12 +368,12 @@ def test_records_that_are_handed_out_again_come_in_a_turn_of_their_own(tmp_path:
         )
         assert [group.turn for group in (await message_of(stream)).partitions] == [0, 1]
 
-    play(tmp_path, story)
+    play(story)
 
 
 @pytest.mark.parametrize("kind", [do.Kind.LOST, do.Kind.REVOKING, do.Kind.REVOKED])
 def test_records_of_partitions_that_go_are_not_sent_any_more_and_take_no_credit(
-    tmp_path: Path, kind: do.Kind
+    play: Play, kind: do.Kind
 ) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
@@ -392,10 +391,10 @@ def test_records_of_partitions_that_go_are_not_sent_any_more_and_take_no_credit(
         assert values((await message_of(first)).partitions) == [(0, b"d")]
         assert talk.deliveries.credit == 7
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_after_a_seek_what_has_not_left_never_does(tmp_path: Path) -> None:
+def test_after_a_seek_what_has_not_left_never_does(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         talk.deliveries.answers.append(do.Answer(1, delivery_epoch=6))
@@ -414,4 +413,4 @@ def test_after_a_seek_what_has_not_left_never_does(tmp_path: Path) -> None:
         assert values((await message_of(stream)).partitions) == [(9, b"new"), (4, b"other")]
         assert talk.deliveries.credit == 1
 
-    play(tmp_path, story)
+    play(story)

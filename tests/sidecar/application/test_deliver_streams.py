@@ -1,7 +1,5 @@
 """Streams of Deliver: who may open one, and what their ends mean."""
 
-from pathlib import Path
-
 import grpc
 import grpc.aio
 import pytest
@@ -11,13 +9,13 @@ from tests.sidecar.application.fakes import batch, batch_slice, handed
 from tests.sidecar.application.talking import (
     Code,
     DeliverStream,
+    Play,
     Talk,
     credit,
     ended,
     goodbye,
     judged,
     judgement,
-    play,
     refused,
     values,
 )
@@ -32,17 +30,17 @@ async def message_of(stream: DeliverStream) -> pb.DeliverResponse:
     return response
 
 
-def test_deliver_needs_an_attachment_of_that_session(tmp_path: Path) -> None:
+def test_deliver_needs_an_attachment_of_that_session(play: Play) -> None:
     async def story(talk: Talk) -> None:
         details = "no application is attached with session {}; open Attach first"
         assert await ended(await talk.deliver()) == (Code.FAILED_PRECONDITION, details.format(1))
         await talk.attach()
         assert await ended(await talk.deliver(2)) == (Code.FAILED_PRECONDITION, details.format(2))
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_who_reads_by_itself_gets_no_records(tmp_path: Path) -> None:
+def test_who_reads_by_itself_gets_no_records(play: Play) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach(reads_itself=True)
         code, details = await ended(await talk.deliver())
@@ -53,10 +51,10 @@ def test_who_reads_by_itself_gets_no_records(tmp_path: Path) -> None:
         await stream.write(goodbye())
         assert await stream.read() is grpc.aio.EOF
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_one_deliver_stream_takes_the_records_at_a_time(tmp_path: Path) -> None:
+def test_one_deliver_stream_takes_the_records_at_a_time(play: Play) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         first = await talk.deliver()
@@ -72,10 +70,10 @@ def test_one_deliver_stream_takes_the_records_at_a_time(tmp_path: Path) -> None:
         await stream.write(goodbye())
         assert await first.read() is grpc.aio.EOF
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_a_deliver_stream_that_breaks_is_the_end_of_the_application(tmp_path: Path) -> None:
+def test_a_deliver_stream_that_breaks_is_the_end_of_the_application(play: Play) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         records = await talk.deliver()
@@ -88,10 +86,10 @@ def test_a_deliver_stream_that_breaks_is_the_end_of_the_application(tmp_path: Pa
         )
         assert talk.deliveries.detached == [(1, False)]
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_losing_attach_ends_deliver_too(tmp_path: Path) -> None:
+def test_losing_attach_ends_deliver_too(play: Play) -> None:
     async def story(talk: Talk) -> None:
         stream = await talk.attach()
         records = await talk.deliver()
@@ -102,10 +100,10 @@ def test_losing_attach_ends_deliver_too(tmp_path: Path) -> None:
         assert code is Code.ABORTED
         assert details == "the Attach stream of this session ended; attach again"
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
+def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended(play: Play) -> None:
     async def story(talk: Talk) -> None:
         await talk.attach()
         first = await talk.deliver()
@@ -122,4 +120,4 @@ def test_after_an_orderly_close_another_stream_goes_on_where_the_first_one_ended
         assert values((await message_of(await talk.deliver())).partitions) == [(1, b"b")]
         assert talk.deliveries.detached == []
 
-    play(tmp_path, story)
+    play(story)

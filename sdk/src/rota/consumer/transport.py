@@ -3,8 +3,7 @@ Transports to a sidecar, used by the engines of consumers and handlers: gRPC her
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 import grpc.aio
@@ -12,6 +11,7 @@ from typing_extensions import override
 
 from rota import errors
 from rota.connection import OPTIONS
+from rota.consumer.deliver_streams import DeliverStream, closed, open_stream, raise_status
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerStub
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rota_proto.sidecar.v1.sidecar_pb2_grpc import ConsumerAsyncStub
 
 Code = grpc.StatusCode
-Response = TypeVar("Response", pb.AttachResponse, pb.DeliverResponse)
 ATTACH_S = 10.0
 # Maximum delay of a verdict. After a crash of the application, the records finished meanwhile are delivered
 # again.
@@ -128,17 +127,15 @@ class GrpcTransport(Transport):
 
 
 class GrpcAttachment(Attachment):
-    """Attach and Deliver streams. Invariant: when one of them ends, so does the other."""
+    """Attach over gRPC, and Deliver over gRPC or in frames. Invariant: when one of them ends, so does the other."""
 
     def __init__(self, address: str, stub: "ConsumerAsyncStub", listener: SidecarListener) -> None:
         self._address = address
         self._stub = stub
         self._listener = listener
         self._attached = pb.AttachResponse.Attached()
-        self._sending = asyncio.Lock()
-        self._writing: set[asyncio.Task[None]] = set()
         self._events = stub.Attach()
-        self._deliveries: Any = None
+        self._deliveries: DeliverStream | None = None
         self._reading: list[asyncio.Task[None]] = []
         self._is_detaching = False
 
@@ -147,16 +144,17 @@ class GrpcAttachment(Attachment):
         await self._events.write(pb.AttachRequest(hello=hello))
         first = await self._events.read()
         if not isinstance(first, pb.AttachResponse):
-            await _raise_status(self._events)
+            await raise_status(self._events)
             raise errors.Disconnected(f"the sidecar at {self._address} closed the attachment: see its log")
         self._attached = first.attached
-        self._deliveries = self._stub.Deliver()
-        await self._deliveries.write(
+        deliveries = await open_stream(self._stub, self._address, first.attached.frames_socket)
+        self._deliveries = deliveries
+        await deliveries.write(
             pb.DeliverRequest(hello=pb.DeliverRequest.Hello(session=first.attached.session))
         )
         self._reading = [
             asyncio.create_task(self._read_events()),
-            asyncio.create_task(self._read_records()),
+            asyncio.create_task(self._read_records(deliveries)),
         ]
 
     @property
@@ -170,7 +168,7 @@ class GrpcAttachment(Attachment):
         return LINGER_S
 
     async def _read_events(self) -> None:
-        async for response in _responses(self._events, pb.AttachResponse):
+        while isinstance(response := await self._events.read(), pb.AttachResponse):
             if response.HasField("event"):
                 await self._listener.on_event(response.event)
             elif response.HasField("error"):
@@ -178,30 +176,16 @@ class GrpcAttachment(Attachment):
             elif response.HasField("committed"):
                 await self._listener.on_committed(response.committed)
 
-    async def _read_records(self) -> None:
-        async for response in _responses(self._deliveries, pb.DeliverResponse):
+        await raise_status(self._events)
+
+    async def _read_records(self, deliveries: DeliverStream) -> None:
+        async for response in deliveries.responses():
             await self._listener.on_records(response)
 
     @override
     async def send(self, request: pb.DeliverRequest) -> None:
-        # gRPC ends the stream when a write is cancelled: a caller that is cancelled would end the attachment.
-        writing = asyncio.create_task(self._write(request))
-        self._writing.add(writing)
-        writing.add_done_callback(self._written)
-        await asyncio.shield(writing)
-
-    async def _write(self, request: pb.DeliverRequest) -> None:
-        try:
-            async with self._sending:
-                await self._deliveries.write(request)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise errors.Disconnected(f"the sidecar at {self._address} closed the attachment") from error
-
-    def _written(self, writing: "asyncio.Task[None]") -> None:
-        self._writing.discard(writing)
-        if not writing.cancelled():
-            # Waiting calls raise the error; `wait_ended` returns it to the others.
-            writing.exception()
+        assert self._deliveries is not None
+        await self._deliveries.write(request)
 
     @override
     async def wait_ended(self) -> errors.RotaError:
@@ -223,15 +207,15 @@ class GrpcAttachment(Attachment):
         # First all verdicts, then the goodbye: the two streams could overtake each other.
         self._is_detaching = True
         events, records = self._reading
+        assert self._deliveries is not None
         try:
-            async with self._sending:
-                await self._deliveries.done_writing()
+            await self._deliveries.done_writing()
             await asyncio.wait([records])
             await self._events.write(pb.AttachRequest(goodbye=pb.AttachRequest.Goodbye()))
             await self._events.done_writing()
             await asyncio.wait([events])
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise errors.Disconnected(f"the sidecar at {self._address} closed the attachment") from error
+            raise closed(self._address) from error
 
     async def cancel(self) -> None:
         """Cancel both streams."""
@@ -239,23 +223,8 @@ class GrpcAttachment(Attachment):
             task.cancel()
         self._events.cancel()
         if self._deliveries is not None:
-            self._deliveries.cancel()
-        await asyncio.gather(*self._reading, *self._writing, return_exceptions=True)
-
-
-async def _responses(call: Any, kind: type[Response]) -> AsyncIterator[Response]:  # noqa: ANN401  a call of any kind
-    """Iterate over a stream to its end; raises AioRpcError on a status other than OK."""
-    while isinstance(response := await call.read(), kind):
-        yield response
-    await _raise_status(call)
-
-
-async def _raise_status(call: Any) -> None:  # noqa: ANN401  a call of any kind
-    code = await call.code()
-    if code is not Code.OK:
-        raise grpc.aio.AioRpcError(
-            code, await call.initial_metadata(), await call.trailing_metadata(), await call.details()
-        )
+            await self._deliveries.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
 
 
 def error_of(error: grpc.aio.AioRpcError, address: str) -> errors.RotaError:

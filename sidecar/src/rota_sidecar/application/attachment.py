@@ -1,13 +1,13 @@
 """
 An attached application: its events, its records, its credit, and the end of the attachment.
 
-`streams` and `calls` pass on its requests. The delivery driver calls it through the interface `Application`, and never
+`streams`, `frames` and `calls` pass on its requests. The delivery driver calls it through the interface `Application`, and never
 waits for it.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import grpc
@@ -60,6 +60,7 @@ class Attachment(Application):
         self._allowance = Allowance()
         self._refusals: deque[do.Refuse] = deque()
         self._news = asyncio.Event()
+        self._on_news: Callable[[], None] | None = None
         # What consumes the records now, a Deliver stream or a Poll; empty: nothing.
         self._taker = ""
         self._ended: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
@@ -98,12 +99,12 @@ class Attachment(Application):
     def deliver(self, deliveries: Sequence[do.Deliver]) -> None:
         for deliver in deliveries:
             self._allowance.dispatched(*self._outgoing.put(deliver))
-        self._news.set()
+        self._announce()
 
     @override
     def refuse(self, refusals: Sequence[do.Refuse]) -> None:
         self._refusals += refusals
-        self._news.set()
+        self._announce()
         if len(self._refusals) > REFUSALS_MAX:
             self.end(
                 resource_exhausted(
@@ -142,8 +143,12 @@ class Attachment(Application):
 
     # -------------------------------------------------------------------------------------------- to the application
 
-    def begin(self, taker: str) -> None:
-        """Begin to consume records, as a Deliver stream or a Poll. Raises a Refusal."""
+    def begin(self, taker: str, on_news: Callable[[], None] | None = None) -> None:
+        """
+        Begin to consume records, as a Deliver stream or a Poll. Raises a Refusal.
+
+        `on_news` is called when there is something to take; it must not take it itself.
+        """
         if self._taker:
             raise failed_precondition(
                 f"a {self._taker} consumes the records of this attachment already; use one at a time"
@@ -153,23 +158,31 @@ class Attachment(Application):
                 "this application reads records itself; attach without reads_itself to get records"
             )
         self._taker = taker
+        self._on_news = on_news
 
     def finish(self) -> None:
         """End the consumption of records by a stream or poll."""
         self._taker = ""
+        self._on_news = None
 
     async def next(self) -> pb.DeliverResponse:
-        """Return the next message of the Deliver stream, as soon as there is one: refusals first, then records."""
+        """Return the next message of the Deliver stream, as soon as there is one."""
         while True:
             self._news.clear()
-            if self._refusals:
-                some = list(islice(self._refusals, REFUSALS_PER_MESSAGE))
-                for _ in some:
-                    self._refusals.popleft()
-                return refusals_to(some)
-            if partitions := self._take(CREDIT_MAX):
-                return pb.DeliverResponse(partitions=partitions)
+            if (message := self.take_message()) is not None:
+                return message
             await self._news.wait()
+
+    def take_message(self) -> pb.DeliverResponse | None:
+        """Take the next message of the Deliver stream, if there is one: refusals first, then records."""
+        if self._refusals:
+            some = list(islice(self._refusals, REFUSALS_PER_MESSAGE))
+            for _ in some:
+                self._refusals.popleft()
+            return refusals_to(some)
+        if partitions := self._take(CREDIT_MAX):
+            return pb.DeliverResponse(partitions=partitions)
+        return None
 
     async def poll(self, records_max: int, within_s: float) -> Sequence[pb.PartitionRecords]:
         """Return up to `records_max` records, as soon as there are any; none after `within_s` seconds."""
@@ -197,6 +210,11 @@ class Attachment(Application):
         return self._ended
 
     # --------------------------------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        self._news.set()
+        if self._on_news is not None:
+            self._on_news()
 
     def _take(self, records_max: int) -> Sequence[pb.PartitionRecords]:
         while True:

@@ -6,6 +6,8 @@ A client that reaches the service may do everything that the group may. The addr
 a shared machine, other users.
 """
 
+import os
+import socket
 from pathlib import Path
 
 import grpc.aio
@@ -14,6 +16,7 @@ from rota_service import private_files
 from rota_service.addresses import BindError, is_loopback
 
 UNIX = "unix:"
+UNBOUND = "cannot bind unix:{}; check that this user may write to the folder"
 
 
 def bind_port(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> str:
@@ -44,15 +47,37 @@ def bind_socket(server: grpc.aio.Server, path: Path, mode: int = private_files.F
     mounts.
     """
     path = path.absolute()
-    if problem := private_files.socket_problem(path):
-        raise BindError(f"{UNIX}{path}: {problem}")
+    _refuse_path(path)
     # The socket is private from the start: gRPC creates it here, with the permissions of the umask.
     with private_files.owner_only():
         try:
             server.add_insecure_port(f"{UNIX}{path}")
         except RuntimeError:
-            raise BindError(
-                f"cannot bind {UNIX}{path}; check that this user may write to the folder"
-            ) from None
+            raise BindError(UNBOUND.format(path)) from None
     path.chmod(mode)
     return f"{UNIX}{path}"
+
+
+def frames_path(path: Path) -> Path | None:
+    """Return the path of the socket that serves Deliver in frames beside this one; None if it would be too long."""
+    beside = path.with_name(f"{path.name}.frames").absolute()
+    return beside if len(os.fsencode(beside)) <= private_files.SOCKET_PATH_BYTES_MAX else None
+
+
+def open_socket(path: Path, mode: int) -> socket.socket:
+    """Open a unix socket for a server without gRPC, with the permissions of `bind_socket`. Raises BindError."""
+    _refuse_path(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with private_files.owner_only():
+            listener.bind(str(path))
+        path.chmod(mode)
+    except OSError:
+        listener.close()
+        raise BindError(UNBOUND.format(path)) from None
+    return listener
+
+
+def _refuse_path(path: Path) -> None:
+    if problem := private_files.socket_problem(path):
+        raise BindError(f"{UNIX}{path}: {problem}")

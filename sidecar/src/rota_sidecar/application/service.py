@@ -53,10 +53,19 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     """Implements the Consumer service. Invariant: at most one application is attached."""
 
     def __init__(
-        self, deliveries: Deliveries, slicer: BatchSlicer, log_event: LogEvent, samples: Samples
+        self,
+        deliveries: Deliveries,
+        slicer: BatchSlicer,
+        log_event: LogEvent,
+        samples: Samples,
+        frames_socket: str = "",
     ) -> None:
-        """`samples` returns the present values of the sidecar's metrics."""
+        """
+        `samples` returns the present values of the sidecar's metrics, `frames_socket` is the name of the socket that serves Deliver in
+        frames; empty: none.
+        """
         self._deliveries = deliveries
+        self._frames_socket = frames_socket
         self._samples = samples
         self._slicer = slicer
         self._log_event = log_event
@@ -89,7 +98,9 @@ class ConsumerService(pb_grpc.ConsumerServicer):
         name = hello.client_id or "an unnamed application"
         self._log_event("attached", f"{name} is attached")
         try:
-            await streams.serve_attach(attachment, self._deliveries, requests, context.write)
+            await streams.serve_attach(
+                attachment, self._deliveries, self._frames_socket, requests, context.write
+            )
         finally:
             self._detach(attachment, name)
 
@@ -97,7 +108,7 @@ class ConsumerService(pb_grpc.ConsumerServicer):
     async def Deliver(self, request_iterator: Frames, context: Context) -> None:  # type: ignore[override]  # writes for itself
         requests = streams.well_formed(request_iterator, pb.DeliverRequest)
         hello = (await streams.hello(requests, "Deliver")).hello
-        await streams.serve_deliver(self._attached(hello.session), requests, context.write)
+        await streams.serve_deliver(self.attached(hello.session), requests, context.write)
 
     # -------------------------------------------------------------------------------------------- calls
 
@@ -111,7 +122,7 @@ class ConsumerService(pb_grpc.ConsumerServicer):
 
     @override
     async def Poll(self, request: pb.PollRequest, context: Context) -> pb.PollResponse:
-        return await self._calls.poll(self._attached(request.session), request, within_s(context))
+        return await self._calls.poll(self.attached(request.session), request, within_s(context))
 
     @override
     async def Commit(self, request: pb.CommitRequest, context: Context) -> pb.CommitResponse:
@@ -171,7 +182,7 @@ class ConsumerService(pb_grpc.ConsumerServicer):
 
     # --------------------------------------------------------------------------------------------
 
-    def _attached(self, session: int) -> Attachment:
+    def attached(self, session: int) -> Attachment:
         """Return the attachment of a session. Raises a Refusal."""
         if self._attachment is None or self._attachment.session != session:
             raise failed_precondition(f"no application is attached with session {session}; open Attach first")

@@ -1,7 +1,7 @@
 """
 The two streams of an application: Attach, which lasts as long as its attachment, and Deliver, which carries records.
 
-Used by `service`. The loss of Attach, or a failure of Deliver, ends the attachment; its records in flight are delivered
+Used by `service`; `frames` serves Deliver without gRPC. The loss of Attach, or a failure of Deliver, ends the attachment; its records in flight are delivered
 again to the next application. Messages of one stream are handled in order; there is no order between the streams.
 """
 
@@ -41,18 +41,36 @@ async def hello(requests: AsyncIterator[Request], method: str) -> Request:
         async with asyncio.timeout(HELLO_S):
             request = await anext(requests, None)
     except TimeoutError:
-        message = f"no hello within {HELLO_S} s; begin {method} with one"
-        raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, message) from None
+        raise no_hello(method) from None
+    return hello_of(request, method)
+
+
+def hello_of(request: Request | None, method: str) -> Request:
+    """Return the first message of a stream, which must be a hello. Raises a Refusal."""
     if request is None or request.WhichOneof("request") != "hello":
         raise invalid_argument(f"{method} begins with a hello; send it first, and once")
     return request
 
 
+def no_hello(method: str) -> Refusal:
+    """Return the refusal of a stream whose first message does not come."""
+    message = f"no hello within {HELLO_S} s; begin {method} with one"
+    return Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, message)
+
+
 async def serve_attach(
-    attachment: Attachment, deliveries: Deliveries, requests: AsyncIterator[pb.AttachRequest], write: Write
+    attachment: Attachment,
+    deliveries: Deliveries,
+    frames_socket: str,
+    requests: AsyncIterator[pb.AttachRequest],
+    write: Write,
 ) -> None:
-    """Send events and receive acknowledgements until the attachment ends. Raises the Refusal that it ends with."""
-    await write(attached_to(attachment.session, deliveries.config))
+    """
+    Send events and receive acknowledgements until the attachment ends. Raises the Refusal that it ends with.
+
+    `frames_socket` serves Deliver in frames too; empty: none does.
+    """
+    await write(attached_to(attachment.session, deliveries.config, frames_socket))
     receiving = receive_attach(attachment, deliveries, requests)
     await until_ended(attachment, receiving, Sender(attachment.event_queue.next, write))
 
@@ -97,22 +115,32 @@ async def serve_deliver(
     finally:
         attachment.finish()
         if broken:
-            message = f"the {STREAM} of this attachment ended ({broken}); attach again"
-            attachment.end(Refusal(grpc.StatusCode.ABORTED, message))
+            end_broken(attachment, broken)
+
+
+def end_broken(attachment: Attachment, reason: str) -> None:
+    """End the attachment whose Deliver stream has ended for this reason."""
+    message = f"the {STREAM} of this attachment ended ({reason}); attach again"
+    attachment.end(Refusal(grpc.StatusCode.ABORTED, message))
 
 
 async def receive_deliver(attachment: Attachment, requests: AsyncIterator[pb.DeliverRequest]) -> None:
     """Handle the messages of Deliver after the hello. Raises a Refusal."""
     async for request in requests:
-        match request.WhichOneof("request"):
-            case "credit":
-                attachment.grant(request.credit.records)
-            case "judgements":
-                attachment.on_verdicts(request.judgements.judgements)
-            case "acknowledge":
-                attachment.acknowledge(request.acknowledge.event_id)
-            case _:
-                raise invalid_argument("Deliver has one hello; open another stream for another session")
+        on_deliver_request(attachment, request)
+
+
+def on_deliver_request(attachment: Attachment, request: pb.DeliverRequest) -> None:
+    """Handle a message of Deliver after the hello. Raises a Refusal."""
+    match request.WhichOneof("request"):
+        case "credit":
+            attachment.grant(request.credit.records)
+        case "judgements":
+            attachment.on_verdicts(request.judgements.judgements)
+        case "acknowledge":
+            attachment.acknowledge(request.acknowledge.event_id)
+        case _:
+            raise invalid_argument("Deliver has one hello; open another stream for another session")
 
 
 class Sender:

@@ -135,8 +135,8 @@ def tenure_to(tenure: Tenure) -> pb.Tenure:
     )
 
 
-def attached_to(session: int, config: DeliveryConfig) -> pb.AttachResponse:
-    """Build the first message of Attach: the session and the group's settings."""
+def attached_to(session: int, config: DeliveryConfig, frames_socket: str) -> pb.AttachResponse:
+    """Build the first message of Attach: the session, the group's settings, and the socket that serves Deliver in frames."""
     return pb.AttachResponse(
         attached=pb.AttachResponse.Attached(
             session=session,
@@ -145,6 +145,7 @@ def attached_to(session: int, config: DeliveryConfig) -> pb.AttachResponse:
             concurrency=config.concurrency,
             processing_timeout_ms=config.processing_timeout_ms,
             commit_mode=config.commit_mode.value,
+            frames_socket=frames_socket,
         )
     )
 

@@ -1,5 +1,5 @@
 """
-Listens for the application over gRPC, for probes and metrics over HTTP, and for drain requests on a unix socket.
+Listens for the application over gRPC and in frames, for probes and metrics over HTTP, and for drain requests on a unix socket.
 
 Opened and closed by `process.sidecar`. With HTTP delivery no application attaches, so gRPC is not served.
 """
@@ -15,6 +15,7 @@ from rota_sidecar.engines.batch_slicing import BatchSlicer
 if TYPE_CHECKING:
     import grpc.aio
 
+    from rota_sidecar.application.frames import FramesServer
     from rota_sidecar.application.service import Samples
 
 # For calls that are in progress when the sidecar ends.
@@ -29,6 +30,7 @@ class Listeners:
         self._driver = driver
         self._event_log = event_log
         self._server: grpc.aio.Server | None = None
+        self._frames: FramesServer | None = None
         self._page: HttpServer | None = None
         self._drains: HttpServer | None = None
 
@@ -52,23 +54,32 @@ class Listeners:
         """Close all listeners; calls in progress end within GRACE_S."""
         if self._server is not None:
             await self._server.stop(GRACE_S)
+        if self._frames is not None:
+            self._frames.stop()
         for page in (self._page, self._drains):
             if page is not None:
                 await page.stop()
 
     async def _open_to_application(self, slicer: BatchSlicer, samples: "Samples") -> None:
         from rota_sidecar.application import listening
+        from rota_sidecar.application.frames import FramesServer
         from rota_sidecar.application.service import ConsumerService, make_server
 
         listeners = self._config.listeners
-        server = make_server(ConsumerService(self._driver, slicer, self._event_log.info, samples))
+        path, mode = listeners.application_socket, listeners.application_socket_mode
+        beside = None if path is None else listening.frames_path(path)
+        name = "" if beside is None else beside.name
+        service = ConsumerService(self._driver, slicer, self._event_log.info, samples, name)
+        server = make_server(service)
         addresses: list[str] = []
         if listeners.application:
             insecure = self._config.security.is_insecure
             addresses.append(listening.bind_port(server, listeners.application, insecure=insecure))
-        if listeners.application_socket is not None:
-            mode = listeners.application_socket_mode
-            addresses.append(listening.bind_socket(server, listeners.application_socket, mode))
+        if path is not None:
+            addresses.append(listening.bind_socket(server, path, mode))
+        if beside is not None:
+            self._frames = FramesServer(service.attached)
+            await self._frames.start(beside, mode)
         await server.start()
         self._server = server
         for address in addresses:

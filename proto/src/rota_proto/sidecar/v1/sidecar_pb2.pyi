@@ -444,6 +444,7 @@ class AttachResponse(_message.Message):
         CONCURRENCY_FIELD_NUMBER: _builtins.int
         PROCESSING_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
         COMMIT_MODE_FIELD_NUMBER: _builtins.int
+        FRAMES_SOCKET_FIELD_NUMBER: _builtins.int
         session: _builtins.int
         """Identifies this attachment in Deliver and Poll. Never 0."""
         group_id: _builtins.str
@@ -452,6 +453,8 @@ class AttachResponse(_message.Message):
         processing_timeout_ms: _builtins.int
         commit_mode: _builtins.str
         """periodic, sync, transactional or external."""
+        frames_socket: _builtins.str
+        """Name of a unix socket beside the one of the application, which serves Deliver in frames, at less cost. Empty = none."""
         def __init__(
             self,
             *,
@@ -461,10 +464,11 @@ class AttachResponse(_message.Message):
             concurrency: _builtins.int = ...,
             processing_timeout_ms: _builtins.int = ...,
             commit_mode: _builtins.str = ...,
+            frames_socket: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_mode", b"commit_mode", "concurrency", b"concurrency", "group_id", b"group_id", "ordering", b"ordering", "processing_timeout_ms", b"processing_timeout_ms", "session", b"session"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_mode", b"commit_mode", "concurrency", b"concurrency", "frames_socket", b"frames_socket", "group_id", b"group_id", "ordering", b"ordering", "processing_timeout_ms", b"processing_timeout_ms", "session", b"session"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -785,6 +789,33 @@ class DeliverResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeliverResponse: _TypeAlias = DeliverResponse  # noqa: Y015
+
+@_typing.final
+class DeliverEnd(_message.Message):
+    """The end of Deliver in frames, sent by each side as its last frame: the status that gRPC would end with. The application's is
+    always OK.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    """A status code of gRPC; 0 = OK."""
+    message: _builtins.str
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliverEnd: _TypeAlias = DeliverEnd  # noqa: Y015
 
 @_typing.final
 class PartitionRecords(_message.Message):

@@ -5,14 +5,18 @@ import stat
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
-from rota_proto.sidecar.frames import END, HEADER, MESSAGE, Frame
+from rota_proto.sidecar.frames import END, HEADER, MESSAGE, Frame, FrameReader
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
 from rota_service.addresses import BindError
 from rota_sidecar.application import frames, streams
 from rota_sidecar.application.attachment import Attachment
-from rota_sidecar.application.frames import FramesServer
+from rota_sidecar.application.frames import FramedDeliver, FramesServer
 from rota_sidecar.application.listening import frames_path, open_socket
+from rota_sidecar.application.refusals import Refusal
+from rota_sidecar.engines.batch_slicing import BatchSlicer
+from tests.sidecar.application.fakes import FakeDeliveries
 from tests.sidecar.application.framed import FramedCall, framed_call
 from tests.sidecar.application.talking import Code, Talk, credit, ended, play
 
@@ -151,6 +155,35 @@ def test_a_side_that_is_closed_without_an_end_is_lost(tmp_path: Path) -> None:
         writer.close()
 
     play(tmp_path, story, in_frames=True)
+
+
+class Written(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = b""
+
+    @override
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.data += bytes(data)
+
+
+def test_a_stream_that_both_sides_end_in_one_turn_of_the_loop_has_one_end() -> None:
+    async def run() -> None:
+        attachment = Attachment(FakeDeliveries(), BatchSlicer(), reads_itself=False, takes_errors=False)
+        transport = Written()
+        stream = FramedDeliver(lambda _session: attachment, set())
+        stream.connection_made(transport)
+        stream.data_received(HELLO.encode())
+        attachment.end(Refusal(Code.UNAVAILABLE, "the sidecar stops"))
+        stream.data_received(Frame(END, b"").encode())
+        await asyncio.sleep(0)
+        end = pb.DeliverEnd(code=Code.UNAVAILABLE.value[0], message="the sidecar stops")
+        assert FrameReader(LIMIT).feed(transport.data) == [Frame(END, end.SerializeToString())]
+        stream.connection_lost(None)
+
+    asyncio.run(run())
 
 
 def test_the_socket_has_the_permissions_of_the_one_beside_it(tmp_path: Path) -> None:

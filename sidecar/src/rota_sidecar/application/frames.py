@@ -171,7 +171,9 @@ class FramedDeliver(asyncio.Protocol):
             self._send(MESSAGE, message)
 
     def _on_attachment_ended(self, ended: "asyncio.Future[Refusal | None]") -> None:
-        self._end(ended.result())
+        # The application may have closed its side in the same turn of the loop.
+        if not self._is_ended:
+            self._end(ended.result())
 
     def _end(self, refusal: Refusal | None) -> None:
         """End the stream, and the attachment if it is refused; the application closes the connection."""

@@ -25,6 +25,8 @@ HTTP_PORT = 7081
 # Of a wait for a drain that never begins, two thirds.
 DRAIN_S = 3
 MEMORY = "48Mi"
+# Of the application service: over gRPC, and in frames.
+APPLICATION_SOCKETS = ["app.sock", "app.sock.frames"]
 # The application's security context. Root has no capability here that would open files of other users.
 USERS: dict[str, Manifest | None] = {
     "root": {"runAsUser": 0, "runAsGroup": 0, "capabilities": {"drop": ["ALL"]}},
@@ -244,7 +246,7 @@ def test_a_container_without_the_mount_reaches_neither_the_application_service_n
 ) -> None:
     ports, sockets, reached = json.loads(members.run(WITHOUT_MOUNT, "other", LOOK_AROUND))
     # Containers of a pod share its network: they see each other's sockets, and need a path to open one.
-    assert {path.rpartition("/")[2] for path in sockets} == {"app.sock", "drain.sock"}
+    assert {path.rpartition("/")[2] for path in sockets} == {*APPLICATION_SOCKETS, "drain.sock"}
     assert reached == []
     assert ports == [HTTP_PORT]
     assert_refused(json.loads(members.run(WITHOUT_MOUNT, "other", INTRUDE, "127.0.0.1", str(HTTP_PORT))))
@@ -252,7 +254,7 @@ def test_a_container_without_the_mount_reaches_neither_the_application_service_n
 
 def test_an_application_does_not_reach_the_drain(members: Members) -> None:
     _, _, reached = json.loads(members.run(WITHOUT_MOUNT, "app", LOOK_AROUND))
-    assert [path.rpartition("/")[2] for path in reached] == ["app.sock"]
+    assert [path.rpartition("/")[2] for path in reached] == APPLICATION_SOCKETS
 
 
 def test_another_pod_drains_no_member(members: Members) -> None:

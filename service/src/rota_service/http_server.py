@@ -8,7 +8,6 @@ nor secrets. Bounds: `CONNECTIONS_MAX`, `REQUEST_BYTES_MAX`, and `TIMEOUT_S` for
 
 import asyncio
 import re
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path as FilePath
@@ -165,16 +164,11 @@ class HttpServer:
         path = path.absolute()
         if problem := private_files.socket_problem(path):
             raise BindError(f"{self._flag} {path}: {problem}")
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with private_files.owner_only():
-                listener.bind(str(path))
-            path.chmod(private_files.FILE_MODE)
             self._server = await asyncio.start_unix_server(
-                self._on_connect, sock=listener, limit=REQUEST_BYTES_MAX
+                self._on_connect, sock=private_files.bound_socket(path), limit=REQUEST_BYTES_MAX
             )
         except OSError as error:
-            listener.close()
             raise BindError(
                 f"{self._flag} {path} cannot be listened on ({error.strerror}); check that this user may write there"
             ) from None

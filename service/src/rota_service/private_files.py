@@ -49,6 +49,19 @@ def socket_problem(path: Path) -> str:
     return _path_problem(path) or _folder_problem(path.parent) or _occupied(path)
 
 
+def bound_socket(path: Path, mode: int = FILE_MODE) -> socket.socket:
+    """Bind a unix socket, which only this user can open until it has the permissions of `mode`. Raises OSError."""
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with owner_only():
+            bound.bind(str(path))
+        path.chmod(mode)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
 def owner_problem(found: os.stat_result, user: int) -> str:
     """
     Return why another user could replace files in a folder; empty when none but root can.

@@ -17,7 +17,7 @@ END = 1
 
 
 class Frame(NamedTuple):
-    """One frame."""
+    """Kind and content of a frame."""
 
     kind: int
     content: bytes

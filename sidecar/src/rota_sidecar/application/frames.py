@@ -16,18 +16,18 @@ from typing_extensions import override
 
 from rota_proto.sidecar.frames import END, MESSAGE, Frame, FrameReader, FrameTooLarge
 from rota_proto.sidecar.v1 import sidecar_pb2 as pb
-from rota_service.validation_interceptor import decode
 from rota_sidecar.application import streams
 from rota_sidecar.application.attachment import Attachment
 from rota_sidecar.application.listening import open_socket
 from rota_sidecar.application.outgoing import MESSAGE_BYTES_MAX
 from rota_sidecar.application.refusals import Refusal, invalid_argument, resource_exhausted
-from rota_sidecar.application.validation_interceptor import REFUSAL_S, checked
+from rota_sidecar.application.validation_interceptor import REFUSAL_S, checked, request_reader
 
 # An application needs one, and another one while it attaches again.
 CONNECTIONS_MAX = 16
 # Returns the attachment of a session. Raises a Refusal.
 Attached = Callable[[int], Attachment]
+decoded = request_reader(pb.DeliverRequest.FromString)
 
 
 class FramesServer:
@@ -56,7 +56,7 @@ class FramesServer:
 
 class FramedDeliver(asyncio.Protocol):
     """
-    One connection, which is one stream. Must be created on a running loop.
+    Connection that carries one stream. Must be created on a running loop.
 
     Invariant: it sends one end at most and nothing after it, and has an attachment from the hello to that end or the loss of the
     connection.
@@ -88,8 +88,10 @@ class FramedDeliver(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
+        if self._is_ended:
+            return
         try:
-            for frame in [] if self._is_ended else self._reader.feed(data):
+            for frame in self._reader.feed(data):
                 if not self._is_ended:
                     self._on_frame(frame)
         except FrameTooLarge as large:
@@ -132,11 +134,11 @@ class FramedDeliver(asyncio.Protocol):
             return
         if frame.kind != MESSAGE:
             raise invalid_argument(f"unknown kind of frame {frame.kind}; send {MESSAGE} or {END}")
-        request = checked(cast("Message", decode(pb.DeliverRequest.FromString, frame.content)))
+        request = cast("pb.DeliverRequest", checked(decoded(frame.content)))
         if self._attachment is None:
-            self._begin(streams.hello_of(cast("pb.DeliverRequest", request), "Deliver").hello.session)
+            self._begin(streams.hello_of(request, "Deliver").hello.session)
         else:
-            streams.on_deliver_request(self._attachment, cast("pb.DeliverRequest", request))
+            streams.on_deliver_request(self._attachment, request)
 
     def _begin(self, session: int) -> None:
         self._stop_timer()

@@ -67,15 +67,10 @@ def frames_path(path: Path) -> Path | None:
 def open_socket(path: Path, mode: int) -> socket.socket:
     """Open a unix socket for a server without gRPC, with the permissions of `bind_socket`. Raises BindError."""
     _refuse_path(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with private_files.owner_only():
-            listener.bind(str(path))
-        path.chmod(mode)
+        return private_files.bound_socket(path, mode)
     except OSError:
-        listener.close()
         raise BindError(UNBOUND.format(path)) from None
-    return listener
 
 
 def _refuse_path(path: Path) -> None:

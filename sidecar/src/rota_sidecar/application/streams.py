@@ -1,8 +1,8 @@
 """
 The two streams of an application: Attach, which lasts as long as its attachment, and Deliver, which carries records.
 
-Used by `service`; `frames` serves Deliver without gRPC. The loss of Attach, or a failure of Deliver, ends the attachment; its records in flight are delivered
-again to the next application. Messages of one stream are handled in order; there is no order between the streams.
+Used by `service`; `frames` serves Deliver without gRPC. The loss of Attach, or a failure of Deliver, ends the attachment; its
+records in flight are delivered again to the next application. Messages of one stream are handled in order; there is no order between the streams.
 """
 
 import asyncio

@@ -5,16 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from rota_sidecar.engines.kafka.connection import connect
 from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 from rota_sidecar.engines.kafka.settings import Kerberos as KerberosSettings
 from rota_sidecar.engines.port import Refused, Unreachable
 from tests.kafka.sidecar_group import WITHIN_S, run
-from tests.support.kafka import Kafka, running
+from tests.support.kafka import Kafka, access, running
 from tests.support.kafka.security import Kerberos, SecurityName
 from tests.support.kerberos import Realm
 from tests.support.sidecar import Sidecar
@@ -39,21 +36,7 @@ def kerberized(name: SecurityName, settings: Mapping[str, str] | None = None) ->
 
 def allow(kafka: Kafka, user: str) -> None:
     """Allow a user to read groups and topics that begin with `allowed-`."""
-    rules = [
-        AclBinding(
-            kind,
-            ALLOWED,
-            ResourcePatternType.PREFIXED,
-            f"User:{user}",
-            "*",
-            AclOperation.READ,
-            AclPermissionType.ALLOW,
-        )
-        for kind in (ResourceType.GROUP, ResourceType.TOPIC)
-    ]
-    admin = AdminClient(kafka.client_config())
-    for created in admin.create_acls(rules).values():
-        created.result(WITHIN_S)
+    access.allow(kafka, user, ALLOWED, access.READ_GROUPS, access.READ_TOPICS)
 
 
 def security(kafka: Kafka) -> Kerberos:

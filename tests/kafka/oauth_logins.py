@@ -5,15 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
-
 from rota_service.oauth_provider import Clocks, TokenProvider
 from rota_service.oauth_sources import TokenFile, TokenSource
 from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
-from tests.kafka.sidecar_group import WITHIN_S
 from tests.support.kafka import Kafka, running
+from tests.support.kafka.access import READ_GROUPS, READ_TOPICS, WRITE_TOPICS, allow
 from tests.support.kafka.issuer import Issuer
 from tests.support.kafka.oauth import CLIENT_ID
 from tests.support.kafka.security import OAuth, SecurityName
@@ -37,25 +33,7 @@ def broker(security: SecurityName, session_s: float, issuer: Issuer | None = Non
     }
     java_option = "" if issuer is None else issuer.java_option
     with running(security=security, settings=settings, java_option=java_option) as kafka:
-        rules = [
-            AclBinding(
-                kind,
-                ALLOWED,
-                ResourcePatternType.PREFIXED,
-                f"User:{CLIENT_ID}",
-                "*",
-                operation,
-                AclPermissionType.ALLOW,
-            )
-            for kind, operation in (
-                (ResourceType.GROUP, AclOperation.READ),
-                (ResourceType.TOPIC, AclOperation.READ),
-                (ResourceType.TOPIC, AclOperation.WRITE),
-            )
-        ]
-        admin = AdminClient(kafka.client_config())
-        for created in admin.create_acls(rules).values():
-            created.result(WITHIN_S)
+        allow(kafka, CLIENT_ID, ALLOWED, READ_GROUPS, READ_TOPICS, WRITE_TOPICS)
         yield kafka
 
 

@@ -5,9 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from rota_sidecar.core.delivery.events import Bounds, FetchError, Read
 from rota_sidecar.core.member.partitions import Partition
@@ -15,6 +12,7 @@ from rota_sidecar.engines.kafka.settings import KafkaSettings, Sasl, TlsFiles
 from rota_sidecar.engines.port import Refused
 from tests.kafka.sidecar_reading import CLIENTS, WITHIN_S, Client, reading
 from tests.support.kafka import Kafka, running
+from tests.support.kafka.access import READ_TOPICS, allow
 from tests.support.kafka.security import Guarded
 
 pytestmark = pytest.mark.kafka
@@ -35,18 +33,7 @@ def guarded() -> Iterator[Kafka]:
         for topic in (ALLOWED, "forbidden"):
             kafka.create_topic(topic)
         assert isinstance(kafka.security, Guarded)
-        rule = AclBinding(
-            ResourceType.TOPIC,
-            ALLOWED,
-            ResourcePatternType.LITERAL,
-            f"User:{kafka.security.user}",
-            "*",
-            AclOperation.READ,
-            AclPermissionType.ALLOW,
-        )
-        admin = AdminClient(kafka.client_config())
-        for created in admin.create_acls([rule]).values():
-            created.result(WITHIN_S)
+        allow(kafka, kafka.security.user, ALLOWED, READ_TOPICS)
         yield kafka
 
 

@@ -8,9 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.engines.kafka.scram import PASSWORD_MECHANISMS
@@ -20,6 +17,7 @@ from rota_sidecar.engines.port import Refused, Unreachable
 from tests.kafka.sidecar_group import WITHIN_S, member, run
 from tests.support.certificates import Authority
 from tests.support.kafka import Kafka, running
+from tests.support.kafka.access import READ_GROUPS, READ_TOPICS, allow
 from tests.support.kafka.security import Guarded
 from tests.support.processes import ProcessFailed, free_port, processor_s
 from tests.support.sidecar import Sidecar
@@ -36,22 +34,7 @@ def guarded() -> Iterator[Kafka]:
     with running(security="guarded") as kafka:
         for topic in (f"{ALLOWED}topic", "forbidden"):
             kafka.create_topic(topic, partitions=3)
-        user = f"User:{security(kafka).user}"
-        rules = [
-            AclBinding(
-                kind,
-                ALLOWED,
-                ResourcePatternType.PREFIXED,
-                user,
-                "*",
-                AclOperation.READ,
-                AclPermissionType.ALLOW,
-            )
-            for kind in (ResourceType.GROUP, ResourceType.TOPIC)
-        ]
-        admin = AdminClient(kafka.client_config())
-        for created in admin.create_acls(rules).values():
-            created.result(WITHIN_S)
+        allow(kafka, security(kafka).user, ALLOWED, READ_GROUPS, READ_TOPICS)
         yield kafka
 
 

@@ -20,7 +20,8 @@ from tests.support.cluster import Cluster
 from tests.support.cluster.api_proxy import ApiProxy, proxied
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
-from tests.support.processes import Process, free_port, wait_for
+from tests.support.ports import free_port
+from tests.support.processes import Process, wait_for
 
 pytestmark = [pytest.mark.api_server, pytest.mark.timeout(300)]
 

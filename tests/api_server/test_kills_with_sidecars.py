@@ -25,7 +25,8 @@ from tests.support.cluster.api_proxy import ApiProxy, proxied
 from tests.support.cluster.held_writes import HeldWrites
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import Coordinator
-from tests.support.processes import Process, free_port, steady_ms, wait_for
+from tests.support.ports import free_port
+from tests.support.processes import Process, steady_ms, wait_for
 
 # Limits of time are reached only by what hangs.
 pytestmark = [pytest.mark.api_server, pytest.mark.soak("hand-over-kills"), pytest.mark.timeout(600)]

@@ -29,8 +29,9 @@ from rota_proto.log.v1.log_pb2 import InitProducerRequest
 from rota_proto.log.v1.log_pb2_grpc import LogStub
 from tests.support.coordinator import QUICK, Coordinator
 from tests.support.member import in_turn, member
+from tests.support.ports import free_port
 from tests.support.postgres.programs import prepare
-from tests.support.processes import free_port, wait_for
+from tests.support.processes import wait_for
 from tests.support.tree import REPO, python_path
 
 pytestmark = pytest.mark.process

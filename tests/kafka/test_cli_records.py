@@ -11,7 +11,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from tests.cli.command import Rota
 from tests.support.kafka import Kafka
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.kafka
 

@@ -16,7 +16,7 @@ from tests.conformance.kafka import NOT_YET
 from tests.kafka.sidecar_group import POLL_S, WITHIN_S, HandMember, member, run
 from tests.support.kafka import Kafka, running
 from tests.support.kafka.fixtures import StartKafka
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.kafka
 

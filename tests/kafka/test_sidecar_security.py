@@ -19,7 +19,8 @@ from tests.support.certificates import Authority
 from tests.support.kafka import Kafka, running
 from tests.support.kafka.access import READ_GROUPS, READ_TOPICS, allow
 from tests.support.kafka.security import Guarded
-from tests.support.processes import ProcessFailed, free_port, processor_s
+from tests.support.ports import free_port
+from tests.support.processes import ProcessFailed, processor_s
 from tests.support.sidecar import Sidecar
 from tests.support.sidecar import running as running_sidecar
 

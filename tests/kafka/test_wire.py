@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.kafka import wire
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 # The other side's end may come before or after the probe's next step.

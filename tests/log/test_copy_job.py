@@ -24,7 +24,7 @@ from tests.log.copy_kills import (
 from tests.log.owners import group_offsets
 from tests.log.relay import Relay
 from tests.support.coordinator import QUICK, Coordinator
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.workdir import logs
 
 GROUP, SOURCE, TARGET = "copiers", "originals", "copies"

@@ -15,7 +15,8 @@ from tests.log.crash_producer import PARTITIONS, TOPIC
 from tests.log.crash_reader import fetches_in
 from tests.log.relay import Relay
 from tests.support.coordinator import QUICK, Coordinator
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.workdir import logs
 
 RECORDS = 200_000

@@ -26,7 +26,8 @@ from tests.support.app import App
 from tests.support.cluster.operator_process import OperatorProcess
 from tests.support.coordinator import QUICK, Coordinator
 from tests.support.helm import CHART
-from tests.support.processes import ProcessFailed, free_port
+from tests.support.ports import free_port
+from tests.support.processes import ProcessFailed
 from tests.support.prometheus.server import Job, Prometheus, running
 from tests.support.records import batch, produce
 from tests.support.sidecar import Deliverer

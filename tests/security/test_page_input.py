@@ -17,7 +17,7 @@ from rota_operator.overview.view import EventKind, ReplicaView, WorkloadView
 from rota_operator.page.server import BODY_BYTES_MAX, serve_page
 from tests.operator.local.test_page import PageClient, play
 from tests.support.chromium import browsing
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.process
 

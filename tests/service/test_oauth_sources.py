@@ -17,7 +17,7 @@ from rota_service.oauth_tokens import NoToken
 from rota_service.oauth_urls import url_problem
 from tests.support.certificates import Authority
 from tests.support.kafka.oauth import CLIENT_ID, CLIENT_SECRET, Answer, endpoint, jwt
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 NOW_S = 1_000_000.0
 TOKEN = jwt(sub="orders", exp=NOW_S + 600)

@@ -11,7 +11,6 @@ start children from the main thread, or from one that outlives them.
 """
 
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -25,10 +24,6 @@ from tests.support.unavailable import Unavailable
 
 POLL_S = 0.02
 TAIL_LINES = 30
-OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-LOWEST_PORT = 10_000
-PORT_DRAWS = 100
-_given_away: set[int] = set()
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 System = TypeVar("System")
@@ -250,29 +245,6 @@ def peak_mib(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = [line for line in status if line.startswith("VmHWM:")]
     return int(line.split()[1]) / 1024
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """
-    Return a port that is unused now, and another one each time. Another process may take it first: rare, and the start
-    of the server then fails with a message.
-
-    It lies below the range from which the kernel serves outgoing connections. A server that takes seconds to
-    start would else lose its port to one of them now and then: to the very client that polls for it, too.
-    """
-    first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
-    candidates = range(LOWEST_PORT, first_outgoing)
-    for port in random.sample(candidates, k=min(PORT_DRAWS, len(candidates))):
-        if port in _given_away:
-            continue
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((host, port))
-            _given_away.add(port)
-            return port
-    raise OSError(
-        f"no free port on {host} between {LOWEST_PORT} and {first_outgoing}, where {OUTGOING_PORTS} begins; "
-        "raise that limit, or end what listens on all of them"
-    )
 
 
 def accepts_connections(host: str, port: int) -> bool:

@@ -7,7 +7,8 @@ import pytest
 from tests.cli.command import Rota
 from tests.cli.groups import WITHIN_S, commit, fill, two_members
 from tests.support.coordinator import Coordinator
-from tests.support.processes import free_port, wait_for
+from tests.support.ports import free_port
+from tests.support.processes import wait_for
 from tests.support.records import delete_records
 from tests.support.sidecar import Sidecar, running, settle
 

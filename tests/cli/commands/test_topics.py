@@ -7,7 +7,7 @@ import pytest
 
 from rota import LogReader, Producer
 from tests.cli.command import Rota
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.process
 

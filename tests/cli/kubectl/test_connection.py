@@ -14,7 +14,7 @@ from tests.cli.kubectl.api_server import Answer, ApiServer, Sent, Silent, refusa
 from tests.cli.kubectl.conftest import Kubectl, Serve, write_kubeconfig
 from tests.cli.kubectl.resources import NAME, answering, group, not_found
 from tests.support.certificates import LOOPBACK, Authority
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 DESCRIBE = ("groups", "describe", NAME)
 NOT_SERVED = "install its CustomResourceDefinition, for example with the chart of Rota, or choose another cluster with --context"

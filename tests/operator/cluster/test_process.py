@@ -21,7 +21,7 @@ from rota_service.addresses import BindError
 from rota_service.event_log import EventLog
 from tests.operator.cluster.api_server import ApiServer, api_at, run
 from tests.operator.cluster.page_world import LEADER, answer_of
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 WITHIN_S = 60
 GONE = "the API server cannot be watched: Gone"

@@ -14,7 +14,7 @@ from rota_operator.overview.view import WorkloadView
 from rota_operator.page.server import serve_page
 from rota_proto.fleet.v1 import fleet_pb2 as pb
 from tests.support.chromium import Tab, browsing
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 WITHIN_S = 60
 START_MS = 1_790_000_000_000

@@ -13,7 +13,7 @@ import rota
 from rota_proto.coordinator.v1 import admin_pb2
 from tests.cli.groups import commit, fill
 from tests.operator.local.groups import WITHIN_S, Groups
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.process
 

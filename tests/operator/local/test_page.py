@@ -19,7 +19,7 @@ from rota_operator.overview.view import EventKind, WorkloadView
 from rota_operator.page import server as pages
 from rota_operator.page.server import BODY_BYTES_MAX, EVENT_STREAMS_MAX, serve_page
 from rota_operator.resets.orders import Offsets
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,7 @@ from tests.sdk.consumer.delivery_counts import counts_of_retries
 from tests.sdk.consumer.static_members import restart_moves_nothing
 from tests.support.coordinator import QUICK, serving
 from tests.support.kafka import Kafka
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.kafka
 

@@ -23,7 +23,8 @@ from rota.consumer.sidecars import Subscription
 from tests.sdk.consumer import standstill
 from tests.sdk.consumer.static_members import restart_moves_nothing
 from tests.support.coordinator import serving
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.records import delete_records, fill
 from tests.support.small_disk import small_disk
 

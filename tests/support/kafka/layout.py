@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.kafka.security import Security
 from tests.support.network import HERE, NetworkNamespace
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 # What is the same in every cluster. Times are short, so that tests of failures do not wait for defaults made
 # for data centres; numbers are small, because a test machine has few cores.

@@ -19,7 +19,8 @@ from tests.support.definitions import KEDA
 from tests.support.keda.building import Programs, programs
 from tests.support.keda.manifests import ACCOUNT, ADAPTER, API_SERVICE, NAMESPACE, adapter_service
 from tests.support.network import NetworkNamespace
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.workdir import logs, workdir
 
 READY = "Starting Metrics Service gRPC Server"

@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.support import debian
 from tests.support.debian import Unpacked
 from tests.support.network import HERE
-from tests.support.processes import Process, ProcessFailed, accepts_connections, current_owner, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process, ProcessFailed, accepts_connections, current_owner
 from tests.support.unavailable import Unavailable
 
 REALM = "ROTA.TEST"

@@ -17,8 +17,9 @@ from psycopg import sql
 
 from tests.support.certificates import Issued
 from tests.support.network import HERE, LOOPBACK, Network, NetworkNamespace
+from tests.support.ports import free_port
 from tests.support.postgres.programs import Programs, prepare
-from tests.support.processes import Process, ProcessFailed, current_owner, free_port
+from tests.support.processes import Process, ProcessFailed, current_owner
 from tests.support.workdir import logs, workdir
 
 USER = "rota"

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.support.network import HERE, LOOPBACK, Network, NetworkNamespace
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.prometheus.programs import prepare
 from tests.support.workdir import logs, workdir
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.network import HERE
-from tests.support.processes import Process, ProcessFailed, children_of, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process, ProcessFailed, children_of
 from tests.support.spark.installation import Installation, prepare
 from tests.support.tree import python_path
 from tests.support.workdir import logs, workdir

@@ -13,7 +13,8 @@ from pathlib import Path
 from tests.support.cluster import Cluster
 from tests.support.cluster.logins import write_login
 from tests.support.definitions import SPARK_OPERATOR
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.spark import installation
 from tests.support.spark_operator.building import program
 from tests.support.workdir import logs, workdir

@@ -23,7 +23,7 @@ from rota_sidecar.engines.rota.reading import RotaRecords
 from tests.log.conversation import Conversation, Transaction, batch
 from tests.sidecar.engines.readers import Reader
 from tests.support.coordinator import QUICK, Coordinator, serving
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.process
 

@@ -23,7 +23,7 @@ SIZE = Size(groups=10, members=10, lanes=25, partitions_each=1)
 SECONDS = 2.0
 # Long enough for all members of a group to join one round.
 INITIAL_DELAY_MS = 1_000
-GOAL = page.at_least(0.6)
+GOAL = page.at_least(0.9)
 
 
 class Round(NamedTuple):

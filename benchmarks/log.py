@@ -40,7 +40,9 @@ UNEVEN = [b"v" * (50 + number % 101) for number in range(MANY)]
 # Repetitions, because the system counts CPU time in hundredths of a second.
 CHECK_TIMES = 2
 CHECK_GOAL = page.at_most(1.03)
-PRODUCE_GOAL = page.at_least(1)
+PRODUCE_GOAL = page.at_least(0.8)
+PRODUCE_MANY_GOAL = page.at_least(1.2)
+LATENCY_GOAL = page.at_most(1.5)
 CONSUME_GOAL = page.at_least(0.8)
 TUNED = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 500}
 KAFKA_PRODUCER = {"linger.ms": 5, "queue.buffering.max.messages": RECORDS, "acks": 1}
@@ -244,11 +246,11 @@ def beside_kafka() -> list[page.Line]:
     sent = [each.sent for each in other]
     return [
         rate("sent one by one", [each.sent for each in mine], sent, PRODUCE_GOAL),
-        rate("sent 5,000 at a time", [each.sent_many for each in mine], sent, None),
+        rate("sent 5,000 at a time", [each.sent_many for each in mine], sent, PRODUCE_MANY_GOAL),
         rate("sent one by one, flushed", [each.sent_flushed for each in mine], sent, None),
         rate("fetched", [each.fetched for each in mine], [each.fetched for each in other], CONSUME_GOAL),
-        times("one record, half of them within", 0, mine, other),
-        times("one record, 99 of 100 within", 1, mine, other),
+        times("one record, half of them within", 0, mine, other, LATENCY_GOAL),
+        times("one record, 99 of 100 within", 1, mine, other, None),
         memory(mine, other),
     ]
 
@@ -273,10 +275,14 @@ def main() -> None:
     result.show([line for part in result.parts for line in parts[part]()])
 
 
-def times(what: str, which: int, mine: Sequence[Round], other: Sequence[Round]) -> page.Line:
+def times(
+    what: str, which: int, mine: Sequence[Round], other: Sequence[Round], goal: page.Goal | None
+) -> page.Line:
     """Return the line of two latencies that were measured in the same rounds."""
     ours, theirs = (statistics.median(each.latency[which] for each in side) for side in (mine, other))
-    return page.Line(what, f"{ours:.2f} ms", f"Kafka {theirs:.2f} ms", ours / theirs)
+    ratio = ours / theirs
+    judged = "" if goal is None else page.judged(goal, ratio)
+    return page.Line(what, f"{ours:.2f} ms", f"Kafka {theirs:.2f} ms", ratio, judged)
 
 
 def memory(mine: Sequence[Round], other: Sequence[Round]) -> page.Line:

@@ -22,7 +22,7 @@ ROUNDS = 9
 PARTITIONS = 6
 IDLE_S = 2
 WITHIN_S = 20
-START_GOAL = page.at_most(1.5)
+START_GOAL = page.at_most(0.35)
 MEMORY_GOAL = page.at_most(64)
 QUICK = ("--group-initial-rebalance-delay-ms=0", "--rebalance-coalesce-ms=0")
 CONSUMER = """

@@ -45,6 +45,8 @@ def check_join(
         history.identified(reply.member_id, whose)
     if reply.error_code == pb.NONE:
         history.joined(ticket, reply)
+    elif reply.error_code == pb.GROUP_MAX_SIZE_REACHED:
+        history.sends_away(request.member_id)
 
 
 def check_sync(

@@ -101,6 +101,8 @@ class History:
     acknowledgements: "Counter[int]" = field(default_factory=Counter)
     # By partition and member's process: until when it owns it, by its own clock.
     holders: dict[int, dict[object, tuple[str, float]]] = field(default_factory=dict)
+    # Members that a full group has sent away: their partitions are given to others, though they learn of it later.
+    sent_away: set[str] = field(default_factory=set)
     # By partition: which of its records were worked through, and where its last owner stopped in good order.
     done: dict[int, Done] = field(default_factory=dict)
     releases: dict[int, int] = field(default_factory=dict)
@@ -139,7 +141,7 @@ class History:
         for member_id, until_s in self.holders.get(partition, {}).values():
             # Who takes a static member's place has its partitions at once; the old one is fenced at its next word.
             same = owner is None or instance_of(owner) == instance_of(member_id)
-            if not same and until_s > now_s:
+            if not same and until_s > now_s and member_id not in self.sent_away:
                 raise Violation(
                     "S2", f"{partition} is {owner}'s at {now_s}, and {member_id}'s until {until_s}"
                 )
@@ -224,6 +226,10 @@ class History:
         known = self.leaders.setdefault(token, leader)
         if known != leader:
             raise Violation("S3", f"generation {token} was {known}'s and is {leader}'s now")
+
+    def sends_away(self, member_id: str) -> None:
+        """A group that is full sends a member away, as Kafka's does the last of too many that join again."""
+        self.sent_away.add(member_id)
 
     def identified(self, member_id: str, whose: object) -> None:
         """A member id is told."""

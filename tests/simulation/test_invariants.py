@@ -20,7 +20,7 @@ from rota_proto.coordinator.v1.records_pb2 import (
     Record,
 )
 from tests.conformance.members import assignment
-from tests.simulation.claims import check_decision, check_owner
+from tests.simulation.claims import check_decision, check_join, check_owner
 from tests.simulation.history import Commit, History, Ticket
 from tests.simulation.invariants import INVARIANTS, Violation
 from tests.simulation.run import check_shares
@@ -425,6 +425,17 @@ FALSE: tuple[tuple[str, Callable[[], None]], ...] = (
 def test_a_false_history_is_refused(name: str, story: Callable[[], None]) -> None:
     with pytest.raises(Violation, match=f"^{name}: "):
         story()
+
+
+def test_who_is_sent_away_by_a_full_group_may_work_until_it_learns_of_it() -> None:
+    observed = history(m1=0)
+    observed.holds("process 1", A, 0, now_s=0, until_s=3)
+    refusal = pb.JoinGroupResponse(error_code=pb.GROUP_MAX_SIZE_REACHED)
+    check_join(observed, FIRST, (pb.JoinGroupRequest(member_id=A), refusal), whose="process 1")
+    observed.wrote(group(2, m2=0), now_s=2)
+    observed.works("process 1", 0, now_s=3)
+    with pytest.raises(Violation, match=r"^S2: "):
+        observed.works("process 1", 0, now_s=30)
 
 
 def test_every_invariant_can_fail() -> None:

@@ -93,7 +93,7 @@ def change_the_meaning_of_a_metric(checkout: Path) -> None:
 
 def improve_a_figure_of_the_page(checkout: Path) -> None:
     path = checkout / "docs/benchmarks.md"
-    path.write_text(path.read_text().replace("| 4,603 |", "| 46,030 |"))
+    path.write_text(path.read_text().replace("| commits/s, flushed | ", "| commits/s, flushed | 1"))
 
 
 def write_an_untyped_function(checkout: Path) -> None:

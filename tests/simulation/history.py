@@ -370,8 +370,11 @@ class History:
         later = (last.incarnation, last.commit.generation)
         if (self.group.incarnation, commit.generation) < later:
             raise Violation("S5", f"{partition} is committed in generation {commit.generation} after {later}")
+        # The coordinator takes what a member says of its own partition: that it does not fall is up to the member's core.
         own = last.commit.member_id == commit.member_id and (
-            commit.number < last.commit.number or commit.sender != last.commit.sender
+            commit.number < last.commit.number
+            or commit.sender != last.commit.sender
+            or not commit.is_honest
         )
         if offset < last.offset and not own:
             raise Violation("S5", f"{partition} falls from {last.offset} to {offset}")

@@ -9,7 +9,8 @@ INVARIANTS = {
     "S4": "a commit is applied only for a member of the generation that it names, written or begun after that, and "
     "only where the written one gives the partition to nobody else; a request that is refused as a whole writes nothing",
     "S5": "an offset falls only by a late copy of its owner's own commit, or by its owner when that comes back in the "
-    "same generation while a commit of its is under way, or by a reset or expiry of an empty group; no commit of an earlier tenure is applied after one of a later tenure",
+    "same generation while a commit of its is under way, or by a client without the member's core that is its owner, "
+    "or by a reset or expiry of an empty group; no commit of an earlier tenure is applied after one of a later tenure",
     "S6": "what was acknowledged is read by everybody who asks later, across crashes and compaction",
     "S7": "every offset in the log was sent for its partition, and applied no more often than it arrived",
     "S8": "nothing is committed that was not worked through, and a tenure begins where the work is done, or before",

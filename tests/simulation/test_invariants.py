@@ -438,5 +438,14 @@ def test_who_is_sent_away_by_a_full_group_may_work_until_it_learns_of_it() -> No
         observed.works("process 1", 0, now_s=30)
 
 
+def test_a_client_without_the_members_core_may_take_back_its_own_commit() -> None:
+    observed = history(m1=0)
+    for value in (5, 4):
+        commit = observed.committing(A, 1, {0: value})
+        commit.arrivals, commit.is_honest = 1, False
+        observed.wrote(offset(0, value, commit.number))
+    assert observed.stored[0].offset == 4
+
+
 def test_every_invariant_can_fail() -> None:
     assert {name for name, _ in FALSE} | LIVENESS.keys() == INVARIANTS.keys()

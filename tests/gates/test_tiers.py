@@ -156,12 +156,13 @@ def test_a_tier_reads_the_modules_with_its_mark_alone(tmp_path: Path) -> None:
     assert tiers.modules(FULL, tmp_path) == []
 
 
-def test_a_mark_that_the_module_does_not_show_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("def pytest_itemcollected(item): item.add_marker('kafka')\n")
+@pytest.mark.parametrize("mark", ["kafka", "soak"])
+def test_a_mark_that_the_module_does_not_show_is_refused(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "conftest.py").write_text(f"def pytest_itemcollected(item): item.add_marker({mark!r})\n")
     (tmp_path / "test_it.py").write_text("def test_it(): ...\n")
     done = subprocess.run(command(tmp_path), cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "write pytest.mark.kafka in its module" in done.stderr
+    assert f"write pytest.mark.{mark} in its module" in done.stderr
 
 
 def test_what_may_take_longest_is_begun_first(tmp_path: Path) -> None:

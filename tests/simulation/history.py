@@ -372,9 +372,7 @@ class History:
             raise Violation("S5", f"{partition} is committed in generation {commit.generation} after {later}")
         # The coordinator takes what a member says of its own partition: that it does not fall is up to the member's core.
         own = last.commit.member_id == commit.member_id and (
-            commit.number < last.commit.number
-            or commit.sender != last.commit.sender
-            or not commit.is_honest
+            commit.number < last.commit.number or commit.sender != last.commit.sender or not commit.is_honest
         )
         if offset < last.offset and not own:
             raise Violation("S5", f"{partition} falls from {last.offset} to {offset}")

@@ -23,9 +23,18 @@ SEEDS = "ROTA_SEED"
 HEAVY_TIERS = ("process", "simulation", "kafka", "api_server", "cluster", "spark")
 
 
-def mark_of(tier: str) -> str:
-    """Return the mark of a heavy tier as a module has it; a run of the tier reads no other modules."""
-    return f"pytest.mark.{tier}"
+# Marks by whose text modules are chosen: pytest needs some 15 s to read all.
+CHOOSING = (*HEAVY_TIERS, "soak")
+
+
+def text_of(mark: str) -> str:
+    """Return a mark as it is written in a module."""
+    return f"pytest.mark.{mark}"
+
+
+def modules_with(mark: str, tests: Path) -> list[str]:
+    """Return the modules in whose text a mark is: all that a run of a heavy tier reads, or of a soak."""
+    return [str(file) for file in sorted(tests.rglob("test_*.py")) if text_of(mark) in file.read_text()]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,20 +60,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give every test exactly one tier, and choose a soak suite when one is asked for."""
     texts = {path: path.read_text() for path in {item.path for item in items}}
-    written = {path: {name for name in HEAVY_TIERS if mark_of(name) in text} for path, text in texts.items()}
+    written = {path: {name for name in CHOOSING if text_of(name) in text} for path, text in texts.items()}
     for item in items:
-        tiers = {mark.name for mark in item.iter_markers() if mark.name in HEAVY_TIERS}
+        marks = {mark.name for mark in item.iter_markers()}
+        tiers = marks.intersection(HEAVY_TIERS)
         if len(tiers) > 1:
             raise pytest.UsageError(
                 f"{item.nodeid} is in two tiers ({', '.join(sorted(tiers))}); leave one mark"
             )
         if not tiers:
             item.add_marker("unit")
-        for name in tiers:
-            if name not in written[item.path]:
-                raise pytest.UsageError(
-                    f"{item.nodeid} is in the tier {name}: write {mark_of(name)} in its module"
-                )
+        for name in sorted(marks.intersection(CHOOSING) - written[item.path]):
+            raise pytest.UsageError(f"{item.nodeid} has the mark {name}: write {text_of(name)} in its module")
     suite = config.getoption("--soak")
     if suite is None:
         choose(config, items, [item for item in items if not _is_for_soaks_only(item)])

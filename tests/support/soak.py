@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.report import COUNTERS_FILE, SEED_BEGUN
-from tests.support.selection import SEEDS
+from tests.support.selection import SEEDS, modules_with
 
 REPO = Path(__file__).parents[2]
 MEASUREMENTS = REPO / "docs" / "measurements"
@@ -71,6 +71,7 @@ def run(suite: str, seeds: Sequence[int]) -> Ran:
     """Run the suite's tests once for each seed, up to the first that fails."""
     # What a library says before it ends the process is not captured.
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--capture=sys", "--soak", suite]
+    command += modules_with("soak", REPO / "tests")
     if len(seeds) > 1:
         # The next round would begin in what a failed one has left.
         command.append("--exitfirst")

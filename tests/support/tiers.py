@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.conformance import table
-from tests.support.selection import HEAVY_TIERS, mark_of
+from tests.support.selection import HEAVY_TIERS, modules_with
 from tests.support.unavailable import Unavailable
 
 REPO = Path(__file__).parents[2]
@@ -153,10 +153,8 @@ def parts(tier: Tier, begun: Path) -> list[list[Part]]:
 
 
 def modules(tier: Tier, tests: Path = REPO / "tests") -> list[str]:
-    """Modules in whose text the tier's mark is: pytest needs some 15 s to read all others. All, by an empty list, for `unit`."""
-    if tier.name not in HEAVY_TIERS:
-        return []
-    return [str(file) for file in sorted(tests.rglob("test_*.py")) if mark_of(tier.name) in file.read_text()]
+    """Return the modules with the tier's mark; an empty list, which is all, for `unit`."""
+    return modules_with(tier.name, tests) if tier.name in HEAVY_TIERS else []
 
 
 def pytest(tier: Tier, logs: Path) -> tuple[int, str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_sidecar.core.member import actions as do
 from rota_sidecar.core.member import events as on
-from rota_sidecar.core.member import states as st
 from rota_sidecar.core.member.partitions import Offset, Partition
 from tests.conformance.members import TOPIC
 from tests.simulation.world import World
@@ -77,13 +76,15 @@ class Application:
         # A process that was frozen works on until its core has looked at the clock, which nothing can prevent.
         was_frozen = self.member.process.stopped_s != self._stopped_s
         self._stopped_s = self.member.process.stopped_s
-        in_round = isinstance(self.member.core.state, st.Joining | st.Syncing)
+        in_round = self.member.in_round
         for number, work in self.working.items():
             if not work.stopped:
                 until = work.position + self.world.chance.randint(1, RECORDS_MAX)
                 self.member.history.did(number, work.position, until)
                 if not was_frozen and not in_round:
-                    self.member.history.works(self.member.process, number, self.world.loop.now_s)
+                    self.member.history.works(
+                        self.member.process, number, self.world.loop.now_s, self.member.round_ended_s
+                    )
                 work.position = until
 
     def on_member_action(self, action: do.Action) -> None:

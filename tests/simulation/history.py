@@ -155,12 +155,12 @@ class History:
         """A member owns this partition no more."""
         self.holders.get(partition, {}).pop(holder, None)
 
-    def works(self, holder: object, partition: int, now_s: float) -> None:
-        """A member works on a partition, outside of a round: its last heartbeat must still count."""
+    def works(self, holder: object, partition: int, now_s: float, round_ended_s: float = 0) -> None:
+        """A member works on a partition, outside of a round: its last heartbeat still counts, or the round has just ended."""
         member_id, until_s = self.holders.get(partition, {}).get(holder, ("", now_s))
         owner = self.assigned.get(partition)
         others = owner is not None and instance_of(owner) != instance_of(member_id)
-        if self.only_members_send and others and now_s > until_s + WAKES_WITHIN_S:
+        if self.only_members_send and others and now_s > max(until_s, round_ended_s) + WAKES_WITHIN_S:
             raise Violation(
                 "S2", f"{member_id} works on {partition} at {now_s}, and it was its until {until_s}"
             )

@@ -4,7 +4,7 @@ INVARIANTS = {
     # Safety, at every step or over all that was said and written (history.py, transactions.py, watch.py).
     "S1": "in one generation a partition has at most one owner: as it is written, and as members are told",
     "S2": "a member owns what it was given until it gives it up, a full group sends it away, or its session is over by its own "
-    "clock, counted from the last heartbeat that the group saw; the times of two members never overlap",
+    "clock, counted from the last heartbeat that the group saw, but not within a round; the times of two members never overlap",
     "S3": "incarnations and generations only rise, and the fences that members are told with them; none is issued twice, and no member id is given to two",
     "S4": "a commit is applied only for a member of the generation that it names, written or begun after that, and "
     "only where the written one gives the partition to nobody else; a request that is refused as a whole writes nothing",

@@ -54,6 +54,8 @@ class SimulatedMember:
         self._connection: Connection | None = None
         self._host: Host | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        # When it last left a round: in one its session does not end.
+        self.round_ended_s = 0.0
         self._events: list[on.Event] = []
         self._versions = 0
         self._begin()
@@ -91,6 +93,11 @@ class SimulatedMember:
     @property
     def stable(self) -> bool:
         return isinstance(self.core.state, st.Stable)
+
+    @property
+    def in_round(self) -> bool:
+        """Return whether it waits for a generation or for its part of one."""
+        return isinstance(self.core.state, st.Joining | st.Syncing)
 
     @property
     def owned(self) -> list[int]:
@@ -151,8 +158,11 @@ class SimulatedMember:
         if len(self._events) > 1:
             return
         while self._events:
+            was_in_round = self.in_round
             for action in self.core.step(self._events[0], self._now_ms()):
                 self._perform(action)
+            if was_in_round and not self.in_round:
+                self.round_ended_s = self.world.loop.now_s
             del self._events[0]
         self._set_alarm()
 

@@ -438,6 +438,15 @@ def test_who_is_sent_away_by_a_full_group_may_work_until_it_learns_of_it() -> No
         observed.works("process 1", 0, now_s=30)
 
 
+def test_who_has_left_a_round_may_work_until_it_has_looked_at_the_clock() -> None:
+    observed = history(m1=0)
+    observed.holds("process 1", A, 0, now_s=0, until_s=3)
+    observed.wrote(group(2, m2=0), now_s=5)
+    observed.works("process 1", 0, now_s=9, round_ended_s=9)
+    with pytest.raises(Violation, match=r"^S2: "):
+        observed.works("process 1", 0, now_s=9.2, round_ended_s=9)
+
+
 def test_a_client_without_the_members_core_may_take_back_its_own_commit() -> None:
     observed = history(m1=0)
     for value in (5, 4):

@@ -21,8 +21,6 @@ PAIR = 2
 # The variable with the seed, or with the seeds of a soak's rounds that share this process, and a comma between two.
 SEEDS = "ROTA_SEED"
 HEAVY_TIERS = ("process", "simulation", "kafka", "api_server", "cluster", "spark")
-
-
 # Marks by whose text modules are chosen: pytest needs some 15 s to read all.
 CHOOSING = (*HEAVY_TIERS, "soak")
 

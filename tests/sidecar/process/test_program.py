@@ -245,7 +245,7 @@ def test_a_state_folder_of_another_sidecar_is_refused_in_one_line(
     with delivering(first):
         first.wait_until(lambda: first.has_said("assigned"))
         second.begin_start()
-        assert second.process.wait(within_s=20) == 1
+        assert second.process.wait(within_s=60) == 1
         log = second.process.log.read_text()
         assert "is in use by another sidecar" in log
         assert "Traceback" not in log

@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
+from rota_operator.engines import rota
 from rota_operator.engines.admin import alter_offsets
 from rota_operator.engines.coordinators import OnlyCoordinator
 from rota_operator.engines.rota import RotaGroups, RotaRecords
@@ -21,8 +22,14 @@ from tests.support.coordinator import QUICK, serving
 
 pytestmark = pytest.mark.process
 GROUP_ID = "shop.orders"
-# Of a request for all offsets, which a busy machine takes long to refuse.
+# Of a request: these are large, and a busy machine takes long for one.
 PATIENT_S = 120
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the operator's requests more time: what is tested is their size."""
+    monkeypatch.setattr(rota, "CALL_S", PATIENT_S)
 
 
 def play(folder: Path, story: Callable[[grpc.aio.Channel], Awaitable[None]]) -> None:

@@ -23,7 +23,7 @@ from tests.support.sidecar import Deliverer
 
 pytestmark = pytest.mark.process
 AGAIN_S = 2
-EXIT_S = 15
+EXIT_S = 60
 
 
 def sidecar_of(

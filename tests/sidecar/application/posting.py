@@ -14,7 +14,7 @@ from rota_sidecar.engines.batch_slicing import BatchSlicer
 from tests.sidecar.application.endpoint import Endpoint, listening
 from tests.sidecar.application.fakes import FakeDeliveries, batch, batch_slice, handed
 
-STORY_S = 60
+STORY_S = 10
 CONCURRENCY = 3
 
 

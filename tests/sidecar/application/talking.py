@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     AttachStream = DeliverStream = Stream = object
 
-STORY_S = 60
+STORY_S = 10
 SOCKET = "app.sock"
 Code = grpc.StatusCode
 # The client's side takes any size, so that it is the server that keeps the bound.

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.cluster.released import Release
+from tests.support.cluster import WITHIN_S
 from tests.support.processes import wait_for
 
 # A query each time; members commit once a second.
 POLL_S = 0.2
-WITHIN_S = 180
 # So many commits show that the group goes on.
 COMMITS = 3
 

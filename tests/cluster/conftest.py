@@ -2,10 +2,8 @@
 
 import pytest
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.rota_manifests import NAMESPACE, OPERATOR
-
-WITHIN_S = 120
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from rota_proto.coordinator.v1.admin_pb2 import WatchGroupRequest
 from rota_proto.coordinator.v1.admin_pb2_grpc import AdminStub
 from rota_proto.coordinator.v1.coordinator_pb2 import FetchOffsetsRequest
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
-from tests.cluster.released import PARTITIONS, RELEASE, WITHIN_S, Release
-from tests.support.cluster import Cluster
+from tests.cluster.released import PARTITIONS, RELEASE, Release
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.orders import GROUP
 
 PORT = 7070

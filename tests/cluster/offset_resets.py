@@ -3,10 +3,8 @@
 import json
 from typing import Any, NamedTuple
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.processes import wait_for
-
-WITHIN_S = 120
 
 
 class OffsetResets(NamedTuple):
@@ -50,7 +48,7 @@ class OffsetResets(NamedTuple):
         """Wait until a condition has a field with this value, such as reason=AlreadyExecuted."""
         field, _, value = said.partition("=")
         path = f'jsonpath={{.status.conditions[?(@.type=="{condition}")].{field}}}={value}'
-        self.cluster.wait(f"consumergroup/{self.group}", path, namespace=self.namespace, within_s=WITHIN_S)
+        self.cluster.wait(f"consumergroup/{self.group}", path, namespace=self.namespace)
 
     def plan(self, name: str) -> dict[int, tuple[int, int]]:
         """Return old and new offset by partition."""

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from tests.chart.rendered import named, pods
 from tests.cluster.planted import Output, lines_of, planted, tokens_of
 from tests.cluster.planted import logs as logs_of
-from tests.cluster.released import WITHIN_S, Release
+from tests.cluster.released import Release
 from tests.cluster.replaced_certificates import LOOK_EACH_S
 from tests.support import helm
+from tests.support.cluster import WITHIN_S
 from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.orders import ENRICHER
 from tests.support.cluster.rota_manifests import SECURITY

@@ -15,23 +15,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support import helm, rota_images
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.addresses import NODES
 from tests.support.cluster.cluster import statuses_of
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest, restricted_namespace
-from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, PAUSE, with_topics
+from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, PAUSE, SESSION_S, with_topics
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS as EXAMPLE_COORDINATOR
 from tests.support.helm import CHART
 from tests.support.processes import ProcessFailed, wait_for
 
 RELEASE = "rota"
-WITHIN_S = 180
-# Longer than a busy machine freezes a member, or takes to install a release again: in a session that is over, what is in hand is
-# processed twice.
-SESSION_S = 600
 REPLICAS = 2
 # Of the orders' topic.
 PARTITIONS = 12
@@ -137,7 +133,7 @@ class Release(NamedTuple):
         """Wait until a ConsumerGroup is so, in the words of `kubectl wait`; what it is instead is raised."""
         group = f"consumergroup/{name}"
         try:
-            self.cluster.wait(group, condition, namespace=self.shop, within_s=WITHIN_S)
+            self.cluster.wait(group, condition, namespace=self.shop)
         except KubectlFailed as error:
             raise AssertionError(f"{error}: {self.cluster.get(group, namespace=self.shop)}") from None
 
@@ -263,12 +259,12 @@ def tag_flags(images: Mapping[str, Image]) -> Iterator[str]:
         yield f"--set={part}.image.repository={repository},{part}.image.tag={tag}"
 
 
-def at_coordinator(manifests: list[Manifest], address: str, session_s: int = SESSION_S) -> list[Manifest]:
+def at_coordinator(manifests: list[Manifest], address: str) -> list[Manifest]:
     """Manifests of an example at a release's coordinator; no member is lost on a busy machine."""
     found: list[Manifest] = json.loads(json.dumps(manifests).replace(EXAMPLE_COORDINATOR, address))
     for manifest in found:
         if manifest["kind"] == "ConsumerGroup":
-            manifest["spec"]["membership"] = {"sessionTimeoutSeconds": session_s}
+            manifest["spec"]["membership"] = {"sessionTimeoutSeconds": SESSION_S}
     return found
 
 

@@ -15,7 +15,8 @@ from rota_operator.cluster.api import Api
 from rota_operator.cluster.credentials import load
 from rota_service.event_log import open_event_log
 from tests.cluster import coordinator_client
-from tests.cluster.released import RELEASE, WITHIN_S, Release
+from tests.cluster.released import RELEASE, Release
+from tests.support.cluster import WITHIN_S
 from tests.support.cluster.orders import ENRICHER
 from tests.support.cluster.orders import SHOP as PRODUCER
 from tests.support.processes import wait_for

@@ -14,7 +14,7 @@ import yaml
 
 from tests.cluster.planted import planted
 from tests.support import spark_operator
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
@@ -42,7 +42,6 @@ ROLE, DRIVER, EXECUTOR = "spark-role", "driver", "executor"
 APPLICATION, KUBEFLOWS_APPLICATION = "rota.dev/spark-application", "sparkoperator.k8s.io/app-name"
 # Of the shop, once the example runs: what a hundred cost takes a third of a core from the tests beside.
 ORDERS_A_SECOND = 20
-WITHIN_S = 240
 POLL_S = 0.5
 DATABASE = USER = "orders"
 

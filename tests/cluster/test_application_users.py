@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.cluster import Cluster, images
+from tests.support.cluster import WITHIN_S, Cluster, images
 from tests.support.cluster.manifests import Manifest, container, deployment, pod
 from tests.support.cluster.rota_manifests import COORDINATOR_ADDRESS
 from tests.support.processes import wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1_200)]
 
-READY_WITHIN_S, POLL_S = 120, 0.2
+POLL_S = 0.2
 SERVERS, TOPIC = f"rota://{COORDINATOR_ADDRESS}", "users"
 STRANGER = "stranger"
 HTTP_PORT = 7081
@@ -108,7 +108,7 @@ class Members(NamedTuple):
         return json.loads(self.cluster.kubectl("get", resource, namespace, "--output=json", *flags))
 
     def wait(self, resource: str, condition: str) -> None:
-        self.cluster.wait(resource, condition, namespace=self.namespace, within_s=READY_WITHIN_S)
+        self.cluster.wait(resource, condition, namespace=self.namespace)
 
     def pod(self, group: str) -> Any:  # noqa: ANN401
         return self.get(f"pod/{self.pods[group]}")
@@ -132,7 +132,7 @@ class Members(NamedTuple):
         wait_for(
             f"{said} at {group}",
             lambda: self._has_started(group) and said in self.cluster.kubectl(*logs).splitlines(),
-            within_s=READY_WITHIN_S,
+            within_s=WITHIN_S,
             poll_s=POLL_S,
         )
 
@@ -168,7 +168,7 @@ def members(rota_cluster: Cluster) -> Iterator[Members]:
     rota_cluster.apply(list(manifests(image)), namespace=namespace)
     rota_cluster.kubectl(
         "wait", *(f"consumergroup/{name}" for name in USERS), "--for=condition=Ready",
-        f"--namespace={namespace}", f"--timeout={READY_WITHIN_S}s",
+        f"--namespace={namespace}", f"--timeout={WITHIN_S}s",
     )  # fmt: skip
     found = rota_cluster.get("pods", namespace=namespace)["items"]
     pods = {each["metadata"]["labels"]["app"]: each["metadata"]["name"] for each in found}
@@ -232,7 +232,7 @@ def test_the_kubelet_runs_the_sidecar_as_the_spec_says(members: Members) -> None
         events = members.get("events", "--field-selector=reason=FailedToRetrieveImagePullSecret")["items"]
         return any(PULL_SECRET in each["message"] for each in events)
 
-    wait_for("the kubelet looks for the login", is_login_missed, within_s=READY_WITHIN_S, poll_s=POLL_S)
+    wait_for("the kubelet looks for the login", is_login_missed, within_s=WITHIN_S, poll_s=POLL_S)
 
 
 @pytest.mark.parametrize("name", USERS)

@@ -24,14 +24,14 @@ from tests.cluster.disruptions.workloads import (
     workload,
 )
 from tests.cluster.replaced_certificates import FLEET_PORT
-from tests.support.cluster import Cluster, images
+from tests.support.cluster import WITHIN_S, Cluster, images
 from tests.support.load import Load
 from tests.support.processes import wait_for
 
 SUITE = "autoscaling-pods"
-pytestmark = [pytest.mark.cluster, pytest.mark.paired, pytest.mark.soak(SUITE), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.paired, pytest.mark.soak(SUITE), pytest.mark.timeout(1_800)]
 
-WITHIN_S, POLL_S = 120, 0.5
+POLL_S = 0.5
 PARTITIONS = 4
 # Of one record, so that a pod processes at most 20 records per second.
 WORK_MS = 50

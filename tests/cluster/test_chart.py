@@ -27,7 +27,6 @@ from tests.cluster.released import (
     NEXT,
     RELEASE,
     REPLICAS,
-    WITHIN_S,
     Audit,
     Release,
     at_coordinator,
@@ -40,7 +39,7 @@ from tests.cluster.released import (
 )
 from tests.monitoring.stage import shortened_rules
 from tests.support import helm, rota_images
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.images import Image
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.cluster.manifests import Manifest
@@ -54,7 +53,7 @@ from tests.support.tree import REPO
 from tests.support.workdir import workdir
 
 # It may have to start the cluster, and to load four images.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2_100)]
 
 NAMESPACE, SHOP = "installed", "installed-shop"
 # The file is the one that users apply: its namespace is the test's, and its image is one that the nodes have.

@@ -66,7 +66,7 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 @pytest.mark.cluster
 @pytest.mark.soak("cluster")
 # It starts two clusters: begun before what takes a few seconds.
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(720)
 def test_a_cluster_goes_without_a_trace_also_when_its_keeper_was_killed(
     commands: Commands, machinery: Machinery, tmp_path: Path
 ) -> None:

@@ -18,10 +18,10 @@ from rota_coordinator.core.group.hashing import slot_of
 from rota_coordinator.core.slots.table import SLOTS
 from tests.cluster.commit_pauses import unchanged
 from tests.cluster.planted import find, outputs
-from tests.cluster.released import HOSTNAME, NEXT, WITHIN_S, Audit, Release, at_coordinator, prepared, small
+from tests.cluster.released import HOSTNAME, NEXT, Audit, Release, at_coordinator, prepared, small
 from tests.cluster.test_kafka_group import secret
 from tests.support.certificates import Authority
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.addresses import CONTROL_PLANE, NODES
 from tests.support.cluster.manifests import Manifest
 from tests.support.cluster.orders import ENRICHER, GROUP, move_to_kafka, orders
@@ -34,7 +34,7 @@ from tests.support.postgres.server import PASSWORD
 from tests.support.processes import wait_for
 
 # It may have to start the cluster, and to load four images.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1_800)]
 
 NAMESPACE, SECRET, DATABASE = "shared", "rota-postgresql", "rota"
 VERIFIED = "sslmode=verify-full&sslrootcert=/etc/rota/postgresql/ca.crt"

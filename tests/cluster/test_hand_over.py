@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.cluster import Cluster, images
+from tests.support.cluster import WITHIN_S, Cluster, images
 from tests.support.cluster.consumers import APP, Consumer, make_topics
 from tests.support.cluster.manifests import Manifest, container, deployment
 from tests.support.cluster.rota_manifests import SECURITY
 from tests.support.processes import Process, steady_ms, wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.soak("pods"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.soak("pods"), pytest.mark.timeout(1_800)]
 
 NAMESPACE = "hand-over"
 PARTITIONS = 2
 DRAIN_S, SESSION_S = 3, 120
 GRACE_S = DRAIN_S + 15
-WITHIN_S, POLL_S = 300, 0.3
+POLL_S = 0.3
 SIDECAR = "rota-sidecar"
 IGNORES, ENDS_FIRST, HANGS = "ignores-sigterm", "ends-first", "hangs-in-prestop"
 NAMES = (IGNORES, ENDS_FIRST, HANGS)
@@ -147,7 +147,7 @@ def members(rota_cluster: Cluster) -> Iterator[list[Member]]:
     found: list[Member] = []
     for name in NAMES:
         available = "jsonpath={.status.availableReplicas}=1"
-        rota_cluster.wait(f"deployment/{name}", available, namespace=NAMESPACE, within_s=WITHIN_S)
+        rota_cluster.wait(f"deployment/{name}", available, namespace=NAMESPACE)
         [pod] = pods_of(rota_cluster, name)
         logs = [
             rota_cluster.start_kubectl(

@@ -26,15 +26,14 @@ from rota_proto.coordinator.v1 import coordinator_pb2 as pb
 from rota_proto.coordinator.v1.coordinator_pb2_grpc import CoordinatorStub
 from tests.conformance.members import subscription, topic_offsets
 from tests.coordinator.callers import METHODS, call, channel, error_of, refusal, session
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.manifests import Manifest, deployment
 from tests.support.coordinator import QUICK, Coordinator, bearer, serving
 
 # It may have to start the cluster.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 SHOP, BANK, ROTA = "identity-shop", "identity-bank", "identity-rota"
 GROUP = f"{SHOP}.orders"
-WITHIN_S = 120
 GRANTS = f"system:serviceaccount:{ROTA}:operator service-account admin:*\n"
 JOIN = pb.JoinGroupRequest(
     group_id=GROUP,

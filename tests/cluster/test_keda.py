@@ -27,7 +27,7 @@ from tests.cluster.disruptions.workloads import (
 )
 from tests.kafka.delivery_engines import KafkaEngine
 from tests.support import keda as keda_support
-from tests.support.cluster import Cluster, images
+from tests.support.cluster import WITHIN_S, Cluster, images
 from tests.support.cluster.manifests import Manifest
 from tests.support.keda.manifests import kafka_trigger, scaled_object
 from tests.support.keda.running import SCALED_OBJECTS, Keda
@@ -36,9 +36,9 @@ from tests.support.processes import wait_for
 
 SUITE = "keda"
 # The first of them starts the cluster, and builds KEDA where that was never done.
-pytestmark = [pytest.mark.cluster, pytest.mark.soak(SUITE, only=True), pytest.mark.timeout(2_400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.soak(SUITE, only=True), pytest.mark.timeout(7_200)]
 
-WITHIN_S, POLL_S = 180, 0.5
+POLL_S = 0.5
 PARTITIONS, REPLICAS_MAX = 4, 4
 # Of one record, so that a pod processes at most 10 records per second.
 WORK_MS = 100

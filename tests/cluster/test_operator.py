@@ -13,22 +13,19 @@ import pytest
 from tests.api_server.adopting import NO_NODE
 from tests.cluster.kubectl_rota import KubectlRota
 from tests.cluster.offset_resets import OffsetResets, restarts
-from tests.support.cluster import Cluster, images
+from tests.support.cluster import WITHIN_S, Cluster, images
 from tests.support.cluster.kubectl import only_row
 from tests.support.cluster.manifests import Manifest
-from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, SHOP, orders
+from tests.support.cluster.orders import AUDIT, ENRICHER, GROUP, SESSION_S, SHOP, orders
 from tests.support.cluster.rota_manifests import COORDINATOR, COORDINATOR_ADDRESS
 from tests.support.cluster.rota_manifests import NAMESPACE as ROTA
 from tests.support.processes import Process, wait_for
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts. Only two modules take longer.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(650)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1_950)]
 
-READY_WITHIN_S = 120
 PARTITIONS, REPLICAS = 12, 3
 OWN_GRACE_S = 5
-# A member goes only by leaving the group.
-SESSION_S = 900
 SERVERS = f"rota://{COORDINATOR_ADDRESS}"
 
 
@@ -52,7 +49,7 @@ class Applied(NamedTuple):
 
     def wait_rolled_out(self) -> None:
         """Wait until the pods are those of the Deployment's present template."""
-        self.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={READY_WITHIN_S}s")
+        self.kubectl("rollout", "status", f"deployment/{ENRICHER}", f"--timeout={WITHIN_S}s")
 
     def pods(self, app: str) -> list[Any]:
         """Pods of a Deployment, those that are being deleted included."""
@@ -83,7 +80,7 @@ class Applied(NamedTuple):
         wait_for(
             "every member has its share",
             lambda: self.is_shared(replicas),
-            within_s=READY_WITHIN_S,
+            within_s=WITHIN_S,
             poll_s=0.5,
         )
 
@@ -99,7 +96,6 @@ def applied(rota_cluster: Cluster) -> Iterator[Applied]:
     namespace = "orders-of-operator"
     rota_cluster.create_namespace(namespace)
     manifests = orders(namespace, images.part("cli").name)
-    # A busy machine may freeze a member for longer than the 6 s of the example; one that is expelled repeats records.
     manifests[1]["spec"]["membership"] = {"static": True, "sessionTimeoutSeconds": SESSION_S}
     rota_cluster.apply(manifests, namespace=namespace)
     example = Applied(rota_cluster, namespace, manifests)
@@ -127,13 +123,20 @@ def test_a_group_is_ready_when_every_partition_has_an_owner_and_one_line_shows_i
 
 
 def test_each_pod_of_the_workload_has_a_sidecar_that_is_ready(applied: Applied) -> None:
-    running = [each for each in applied.pods(ENRICHER) if "deletionTimestamp" not in each["metadata"]]
-    assert len(running) == REPLICAS
-    for pod in running:
+    def running() -> list[Any]:
+        return [each for each in applied.pods(ENRICHER) if "deletionTimestamp" not in each["metadata"]]
+
+    def are_ready() -> bool:
+        return all(each["ready"] for pod in running() for each in pod["status"]["initContainerStatuses"])
+
+    # A busy machine answers a probe late.
+    wait_for("every sidecar is ready", are_ready, within_s=WITHIN_S, poll_s=0.5)
+    assert len(running()) == REPLICAS
+    for pod in running():
         [sidecar] = pod["spec"]["initContainers"]
         assert sidecar["restartPolicy"] == "Always"
         [state] = pod["status"]["initContainerStatuses"]
-        assert (state["name"], state["ready"], state["restartCount"]) == (sidecar["name"], True, 0)
+        assert (state["name"], state["restartCount"]) == (sidecar["name"], 0)
 
 
 def test_the_settings_lie_in_a_config_map_that_goes_with_the_group(applied: Applied) -> None:
@@ -156,7 +159,7 @@ def test_kubectl_rota_shows_the_group_and_finds_nothing_wrong(
         return kubectl_rota("groups", "lag", GROUP, "-o", "json").data["lag_records"] is not None
 
     # A sidecar that has just become an owner has not reported its offsets yet.
-    wait_for("the lag is known", is_lag_known, within_s=READY_WITHIN_S, poll_s=0.5)
+    wait_for("the lag is known", is_lag_known, within_s=WITHIN_S, poll_s=0.5)
     explained = kubectl_rota("groups", "explain", GROUP, "-o", "json").data
     assert any("Adopted" in each["says"] for each in explained if each["about"] == "event"), explained
 
@@ -223,14 +226,14 @@ def test_kubectl_rota_watches_the_group(applied: Applied, tmp_path: Path) -> Non
         return [change for line in whole.splitlines() for change in json.loads(line)["changes"]]
 
     try:
-        watch.wait_until(lambda: bool(changes()), within_s=READY_WITHIN_S)
+        watch.wait_until(lambda: bool(changes()), within_s=WITHIN_S)
         for value, said in (("true", "Ready is False (Suspended)"), ("null", "Ready is True")):
             shown = len(changes())
             suspend = f'{{"spec":{{"suspend":{value}}}}}'
             applied.kubectl("patch", f"consumergroup/{GROUP}", "--type=merge", f"--patch={suspend}")
             watch.wait_until(
                 lambda shown=shown, said=said: any(each.startswith(said) for each in changes()[shown:]),  # type: ignore[misc]
-                within_s=READY_WITHIN_S,
+                within_s=WITHIN_S,
             )
     finally:
         watch.stop(first=signal.SIGINT)
@@ -276,7 +279,7 @@ def test_a_deployment_of_static_members_that_is_scaled_has_an_instance_for_each_
         wait_for(
             "an instance for each pod",
             lambda replicas=replicas: len(applied.instances()) == replicas,  # type: ignore[misc]
-            within_s=READY_WITHIN_S,
+            within_s=WITHIN_S,
             poll_s=0.2,
         )
 
@@ -287,13 +290,11 @@ def test_each_order_is_priced_once_over_a_replaced_workload_and_a_deleted_pod(
     """Audit what has been sold during all tests before; the one after it processes orders again."""
     applied.wait_rolled_out()
     [deleted, *_] = sorted(each["metadata"]["name"] for each in applied.members())
-    applied.kubectl("delete", f"pod/{deleted}", f"--timeout={READY_WITHIN_S}s")
+    applied.kubectl("delete", f"pod/{deleted}", f"--timeout={WITHIN_S}s")
     applied.kubectl("scale", f"deployment/{SHOP}", "--replicas=0")
-    wait_for("the shop is closed", lambda: not applied.pods(SHOP), within_s=READY_WITHIN_S, poll_s=0.2)
+    wait_for("the shop is closed", lambda: not applied.pods(SHOP), within_s=WITHIN_S, poll_s=0.2)
     # A member that is still ending could price an order again.
-    wait_for(
-        "no member ends", lambda: len(applied.members()) == REPLICAS, within_s=READY_WITHIN_S, poll_s=0.2
-    )
+    wait_for("no member ends", lambda: len(applied.members()) == REPLICAS, within_s=WITHIN_S, poll_s=0.2)
     applied.wait_rolled_out()
     application = ("exec", f"deployment/{ENRICHER}", "--container=app", "--", "python", "-c", AUDIT)
     audited = applied.kubectl(*application, SERVERS).strip()
@@ -313,7 +314,7 @@ def test_a_dry_run_of_a_reset_its_execution_and_the_undo_while_the_pods_run(
     resets = OffsetResets(applied.cluster, applied.namespace, GROUP)
     # Records come meanwhile.
     applied.kubectl("scale", f"deployment/{SHOP}", "--replicas=1")
-    applied.kubectl("rollout", "status", f"deployment/{SHOP}", f"--timeout={READY_WITHIN_S}s")
+    applied.kubectl("rollout", "status", f"deployment/{SHOP}", f"--timeout={WITHIN_S}s")
     pods = restarts(applied.members())
     assert len(pods) == REPLICAS
     resets.request("replay-1", dry_run=True, earliest=True)
@@ -370,4 +371,4 @@ def test_deleting_a_group_gives_its_workload_back_as_its_owner_applied_it(
     assert released["spec"]["template"] == owners["spec"]["template"]
     assert released["metadata"].get("labels") == owners["metadata"].get("labels")
     # Deleted by the garbage collector, as what the group owns.
-    rota_cluster.wait(f"configmap/rota-{GROUP}", "delete", namespace=namespace, within_s=READY_WITHIN_S)
+    rota_cluster.wait(f"configmap/rota-{GROUP}", "delete", namespace=namespace)

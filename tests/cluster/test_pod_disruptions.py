@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.paired,
     pytest.mark.soak("pods"),
     pytest.mark.soak("pods-mixed"),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2_700),
 ]
 MIXED, MIXED_S = "pods-mixed", 1_800
 # Of all records of half an hour in which pods and nodes are killed, and sidecars commit what is done at once.
@@ -157,7 +157,7 @@ def suite(request: pytest.FixtureRequest) -> str:
     return request.config.getoption("--soak") or ""
 
 
-@pytest.mark.timeout(900 + MIXED_S)
+@pytest.mark.timeout(2_700 + MIXED_S)
 def test_pods_are_restarted_deleted_evicted_and_killed(
     disrupted: Disrupted, in_soak: bool, suite: str, seed: int, counters: Counter[str]
 ) -> None:

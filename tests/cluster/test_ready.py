@@ -13,14 +13,12 @@ from tests.support.cluster.rota_manifests import COORDINATOR, coordinator
 from tests.support.cluster.rota_manifests import NAMESPACE as SHARED
 
 # The first of them starts the cluster, loads four images and waits for Rota's parts.
-pytestmark = [pytest.mark.cluster, pytest.mark.paired, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.paired, pytest.mark.timeout(1_200)]
 
 NAMESPACE = "ready"
 SIDECAR = "rota-sidecar"
 PARTITIONS = 2
 SESSION_S, STUCK_S, COMMIT_S = 6, 5, 1
-# For hangs only: a busy machine takes longer than what docs/guide/operator.md says, which the report shows beside it.
-WITHIN_S = 120
 
 
 class Case(NamedTuple):
@@ -100,7 +98,7 @@ def wait_reason(cluster: Cluster, group: str, reason: str) -> dict[str, Any]:
     """Wait until Ready has this reason; return the condition."""
     path = '{.status.conditions[?(@.type=="Ready")].reason}'
     condition = f"jsonpath={path}={reason}"
-    cluster.wait(f"consumergroup/{group}", condition, namespace=NAMESPACE, within_s=WITHIN_S)
+    cluster.wait(f"consumergroup/{group}", condition, namespace=NAMESPACE)
     return ready(cluster, group)
 
 

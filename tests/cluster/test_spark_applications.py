@@ -27,7 +27,7 @@ from tests.support.cluster.kubectl import only_row
 
 SUITE = "spark-pods"
 # The first of them starts the cluster, and waits for Rota's parts, a Spark operator and Spark.
-pytestmark = [pytest.mark.cluster, pytest.mark.soak(SUITE), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.soak(SUITE), pytest.mark.timeout(2_700)]
 # What starts driver after driver: minutes of two cores.
 long = pytest.mark.soak(SUITE, only=True)
 

@@ -8,12 +8,10 @@ from tests.cluster.disruptions import acts
 from tests.cluster.disruptions.lives import Life
 from tests.cluster.disruptions.story import Acts, Story, Wait, is_ready, run_all
 from tests.cluster.disruptions.workloads import LABEL
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.addresses import NODES
 from tests.support.cluster.rota_manifests import NAMESPACE, OPERATOR
 from tests.support.processes import steady_ms, wait_for
-
-WITHIN_S = 180
 
 
 def of_operator(cluster: Cluster) -> str:

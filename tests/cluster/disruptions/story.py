@@ -17,14 +17,13 @@ from tests.sidecar.delivery.rounds.gaps import gaps_of
 from tests.sidecar.delivery.rounds.history import History, Hit, done_by, values_of
 from tests.sidecar.delivery.rounds.source import Source, Watch, going_on
 from tests.sidecar.membership.rolling import history as membership
-from tests.support.cluster import Cluster
+from tests.support.cluster import WITHIN_S, Cluster
 from tests.support.cluster.kubectl import KubectlFailed
 from tests.support.processes import steady_ms, wait_for
 from tests.support.sidecar import Event
 
 PARTITIONS = 12
 EVERYTHING = frozenset(range(PARTITIONS))
-WITHIN_S = 180
 # Uncommitted records: 10 s of the producer.
 BACKLOG_MAX = 2_000
 # Between two looks at the API server.

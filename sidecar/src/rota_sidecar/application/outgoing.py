@@ -173,5 +173,9 @@ class _Filling:
         return Taken(self._partitions, self._size, self._judgements)
 
     def _goes_on(self, part: Part) -> bool:
-        """Return true if the part belongs to the group of the part before it: all fields except the slice are equal."""
-        return self._last is not None and self._last[:-1] == part[:-1]
+        """
+        Return true if the part belongs to the group of the part before it: all fields except the slice are equal, and its records
+        come later in the log. The application ignores the records of a group that come before its first one.
+        """
+        last = self._last
+        return last is not None and last[:-1] == part[:-1] and last.batch_slice.end <= part.batch_slice.first

@@ -843,7 +843,9 @@ class PartitionRecords(_message.Message):
     @_builtins.property
     def tenure(self) -> Global___Tenure: ...
     @_builtins.property
-    def batches(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.RecordBatch]: ...
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.RecordBatch]:
+        """In the order of their offsets."""
+
     def __init__(
         self,
         *,

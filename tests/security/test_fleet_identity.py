@@ -45,6 +45,7 @@ class Laptop:
         self.received: list[pb.SidecarReport] = []
         self.has_received = asyncio.Event()
         self.fleet = FleetServer(FleetCallbacks(known.authenticate, self._on_report), order_ids(1))
+        self.address = ""
 
     def _on_report(self, principal: Principal, report: pb.SidecarReport) -> None:
         self.received.append(report)
@@ -62,6 +63,7 @@ def run_story(folder: Path, story: Story) -> None:
             serve_fleet(laptop.fleet, "127.0.0.1:0") as address,
             grpc.aio.insecure_channel(address) as channel,
         ):
+            laptop.address = address
             await story(laptop, FleetStub(channel))
 
     asyncio.run(run())
@@ -72,6 +74,18 @@ async def reporting(*reports: pb.SidecarReport) -> AsyncIterator[pb.SidecarRepor
     for report in reports:
         yield report
     await asyncio.Event().wait()
+
+
+def refusal(address: str, report: pb.SidecarReport, metadata: Metadata) -> tuple[grpc.StatusCode, str]:
+    """
+    Report, and return the status of the stream.
+
+    By gRPC's blocking client: that for asyncio loses the server's status if the stream is refused while it writes
+    (https://github.com/grpc/grpc/issues/36066).
+    """
+    with grpc.insecure_channel(address) as channel:
+        stream = FleetStub(channel).Connect(iter([report]), metadata=metadata, timeout=WITHIN_S)
+        return stream.code(), stream.details()
 
 
 async def order_on(stream: "Stream") -> pb.SidecarOrder:
@@ -106,9 +120,9 @@ def test_a_stranger_that_says_keep_0_hears_nothing_and_reports_nothing(
     async def story(laptop: Laptop, stub: "FleetAsyncStub") -> None:
         mine = stub.Connect(reporting(report_of(KEEP)), metadata=bearer(laptop.secrets[KEEP]))
         await laptop.has_received.wait()
-        stranger = stub.Connect(reporting(report_of(KEEP)), metadata=metadata)
-        assert await stranger.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert "--fleet-token-file" in (await stranger.details() or "")
+        code, details = await asyncio.to_thread(refusal, laptop.address, report_of(KEEP), metadata)
+        assert code is grpc.StatusCode.UNAUTHENTICATED
+        assert "--fleet-token-file" in details
         assert laptop.received == [report_of(KEEP)]
         ordering = asyncio.ensure_future(
             laptop.fleet.order(SidecarRef(NAMESPACE, KEEP.name), SUSPEND, WITHIN_S)

@@ -272,6 +272,9 @@ def test_the_next_transaction_ends_an_abort_first_that_was_not_decided(
             broker.signal(signal.SIGSTOP)
             raise ZeroDivisionError
 
+    # A broker that has just created its log of transactions loads it for longer than the producer below waits.
+    with rota.Producer(steady.bootstrap, transactional_id=unique_name) as first:
+        first.init_transactions()
     with rota.Producer(steady.bootstrap, transactional_id=unique_name, max_block_ms=3_000) as producer:
         producer.init_transactions()
         try:

@@ -26,8 +26,8 @@ GROUP, ENRICHER, SHOP = "orders-enricher", "orders-enricher", "orders-shop"
 # Less than in the file: orders run as long as a module does, and take time from the tests beside it.
 ORDERS_A_SECOND = 5
 # Longer than a busy machine freezes a member, takes to install a release again, or is without a node: in a session that is over,
-# what is in hand is processed twice.
-SESSION_S = 600
+# what is in hand is processed twice. Longer than any wait too: a member goes only by leaving the group.
+SESSION_S = 900
 # A topic of the example, as text in its manifests and files.
 TOPIC = "orders"
 # Run beside the example's files, after the shop has closed: audits until every order has its price.

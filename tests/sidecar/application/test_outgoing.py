@@ -1,6 +1,7 @@
 """Records come to the application as they were dispatched, in whichever order of offsets and however they are packed."""
 
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from hypothesis import given
@@ -62,9 +63,9 @@ def received(given: Sequence[Dispatched], records_max: Sequence[int]) -> Sequenc
     for each in given:
         outgoing.put(handed(*each.slices, deliveries=each.deliveries))
     found: list[Received] = []
-    rooms = [*records_max, 1_000]
+    rooms = chain(records_max, repeat(1_000))
     while outgoing:
-        taken = outgoing.take(rooms.pop(0) if len(rooms) > 1 else rooms[0])
+        taken = outgoing.take(next(rooms))
         assert not taken.judgements
         for part in taken.partitions:
             found += [

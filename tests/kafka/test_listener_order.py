@@ -1,10 +1,13 @@
 """Listeners of consumers in several processes on Kafka: all that goes is told before anything that comes, everywhere."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import rota
+from tests.conformance.driver import DEFAULT
+from tests.conformance.kafka import KafkaDriver
 from tests.sdk.consumer.listener_rules import faults
 from tests.sdk.consumer.listener_story import PARTITIONS, several_rebalances
 from tests.sdk.consumer.listener_worker import RECORDS_PER_PARTITION
@@ -21,7 +24,8 @@ def test_revoked_partitions_are_reported_before_assigned_ones_in_every_process(
     with rota.Producer(kafka.bootstrap) as producer:
         for number in range(PARTITIONS * RECORDS_PER_PARTITION):
             producer.send(unique_name, b"%d" % number, partition=number % PARTITIONS)
-    groups = several_rebalances(tmp_path, kafka.bootstrap, unique_name, STRATEGIES)
+    connect = partial(KafkaDriver, kafka.bootstrap, DEFAULT)
+    groups = several_rebalances(tmp_path, kafka.bootstrap, unique_name, STRATEGIES, connect)
     for group in groups:
         lives = [member.life for member in group.members]
         assert faults(lives, eager=group.strategy == "range") == []

@@ -71,8 +71,15 @@ class EmittingListener(rota.RebalanceListener):
             for number in numbers:
                 self.sought.pop(number, None)
         ended_ms = steady_ms()
-        generation = self._consumer.group_metadata().generation_id
-        self.emit(name, partitions=numbers, generation=generation, begun_ms=begun_ms, ended_ms=ended_ms)
+        membership = self._consumer.group_metadata()
+        self.emit(
+            name,
+            partitions=numbers,
+            member=membership.member_id,
+            generation=membership.generation_id,
+            begun_ms=begun_ms,
+            ended_ms=ended_ms,
+        )
 
 
 def firsts(polled: Polled, sought: dict[int, int]) -> Iterator[dict[str, int]]:
@@ -90,6 +97,7 @@ def main() -> None:
         parser.add_argument(f"--{flag}", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--session-ms", type=int, required=True)
+    parser.add_argument("--heartbeat-ms", type=int, required=True)
     options = parser.parse_args()
     ends = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ends.set())
@@ -98,7 +106,7 @@ def main() -> None:
         "bootstrap_servers": options.servers,
         "enable_auto_commit": False,
         "session_timeout_ms": options.session_ms,
-        "heartbeat_interval_ms": options.session_ms // 10,
+        "heartbeat_interval_ms": options.heartbeat_ms,
         "partition_assignment_strategy": options.strategy,
     }
     with options.out.open("w") as out, rota.Consumer(**settings) as consumer:

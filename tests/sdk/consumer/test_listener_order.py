@@ -1,10 +1,13 @@
 """Listeners of consumers in several processes on Rota: all that goes is told before anything that comes, everywhere."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import rota
+from tests.conformance.driver import DEFAULT
+from tests.conformance.server import ServerDriver
 from tests.sdk.consumer.listener_rules import assigned_too_early, faults, revocations
 from tests.sdk.consumer.listener_story import PARTITIONS, several_rebalances
 from tests.sdk.consumer.listener_worker import RECORDS_PER_PARTITION
@@ -23,7 +26,8 @@ def test_revoked_partitions_are_reported_before_assigned_ones_in_every_process(t
         with rota.Producer(servers) as producer:
             for number in range(PARTITIONS * RECORDS_PER_PARTITION):
                 producer.send("events", b"%d" % number, partition=number % PARTITIONS)
-        groups = several_rebalances(tmp_path, servers, "events", STRATEGIES)
+        connect = partial(ServerDriver, coordinator.address, DEFAULT)
+        groups = several_rebalances(tmp_path, servers, "events", STRATEGIES, connect)
     for group in groups:
         lives = [member.life for member in group.members]
         assert faults(lives, eager=group.strategy == "range") == []

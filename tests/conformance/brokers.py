@@ -10,7 +10,7 @@ from tests.conformance.clusters import KafkaCluster
 from tests.conformance.driver import EXPIRING, FIRST_PRODUCER, Settings, transactional_id
 from tests.conformance.kafka import NOT_YET, KafkaDriver
 from tests.conformance.members import OTHER_TOPIC, TOPIC, Member
-from tests.support.kafka import Kafka
+from tests.support.kafka import MORTAL, Kafka
 
 # As tests.support.kafka sets its brokers up.
 OFFSETS_PARTITIONS = 4
@@ -22,6 +22,7 @@ POLL_S = 0.05
 def properties(settings: Settings) -> dict[str, str]:
     """The broker's properties for these settings."""
     return {
+        **(MORTAL if settings.mortal or settings.processes > 1 else {}),
         "group.initial.rebalance.delay.ms": str(settings.initial_rebalance_delay_ms),
         "group.max.size": str(settings.members_max),
         "offsets.retention.minutes": str(settings.retention_s // 60),

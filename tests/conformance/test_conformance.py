@@ -183,7 +183,7 @@ def kafka_results(prepared: Kafka) -> Iterator[Results]:
     with (
         running(settings=properties(DELAYED)) as delayed,
         running(settings=properties(MORTAL)) as mortal,
-        running(SEVERAL.processes) as several,
+        running(SEVERAL.processes, settings=properties(SEVERAL)) as several,
     ):
         connect: dict[Settings, Callable[[], runs.RealDriver]] = {
             DEFAULT: partial(KafkaDriver, prepared.bootstrap, DEFAULT)

@@ -28,8 +28,6 @@ def broker(security: SecurityName, session_s: float, issuer: Issuer | None = Non
     settings = {
         **({} if issuer is None else issuer.broker_settings()),
         "connections.max.reauth.ms": str(round(session_s * 1000)),
-        # A broker that is fenced on a busy machine would be another coordinator.
-        "broker.session.timeout.ms": "30000",
     }
     java_option = "" if issuer is None else issuer.java_option
     with running(security=security, settings=settings, java_option=java_option) as kafka:

@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.process import command
+from tests.support.kafka import MORTAL
 from tests.support.kafka.fixtures import StartKafka
 from tests.support.processes import wait_for
 from tests.support.workdir import sweep
@@ -18,7 +19,7 @@ TIMEOUT_S = 60
 
 
 def test_three_nodes_lose_one_and_take_it_back(start_kafka: StartKafka, unique_name: str) -> None:
-    kafka = start_kafka(3)
+    kafka = start_kafka(3, settings=MORTAL)
     kafka.create_topic(unique_name)
     admin = AdminClient(kafka.client_config())
     producer = Producer({**kafka.client_config(), "acks": "all"})

@@ -14,7 +14,7 @@ from rota_sidecar.engines.kafka.topics import KafkaTopics
 from rota_sidecar.engines.port import Disconnected, Unreachable
 from tests.conformance.kafka import NOT_YET
 from tests.kafka.sidecar_group import POLL_S, WITHIN_S, HandMember, member, run
-from tests.support.kafka import Kafka, running
+from tests.support.kafka import MORTAL, Kafka, running
 from tests.support.kafka.fixtures import StartKafka
 from tests.support.ports import free_port
 
@@ -45,7 +45,7 @@ async def is_served(one: HandMember) -> bool:
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[Kafka]:
     """A broker for those who kill it and start it again; it stands in a rack."""
-    with running(settings={"broker.rack": "here"}) as kafka:
+    with running(settings={**MORTAL, "broker.rack": "here"}) as kafka:
         yield kafka
 
 
@@ -187,7 +187,7 @@ def test_a_frozen_broker_is_given_up_after_the_deadline_and_serves_again(
 
 
 def test_a_group_is_found_where_it_went_by_any_broker_that_is_left(start_kafka: StartKafka) -> None:
-    kafka = start_kafka(3)
+    kafka = start_kafka(3, settings=MORTAL)
     addresses = tuple(broker.address for broker in kafka.brokers)
 
     async def move() -> None:

@@ -17,7 +17,7 @@ from rota_sidecar.engines.port import Unreachable
 from rota_sidecar.engines.records import OffsetAndTimestamp
 from tests.kafka.sidecar_reading import CLIENTS, WITHIN_S, Client, Writer, play
 from tests.sidecar.engines.readers import Passage, Reader
-from tests.support.kafka import Kafka, running
+from tests.support.kafka import MORTAL, Kafka, running
 
 pytestmark = pytest.mark.kafka
 
@@ -450,7 +450,7 @@ def test_bounds_and_times_are_looked_up_where_there_are_any(kafka: Kafka, topic:
 
 
 def test_a_broker_that_dies_is_read_on_when_it_is_back_and_said_once(client: Client) -> None:
-    with running() as kafka:
+    with running(settings=MORTAL) as kafka:
         kafka.create_topic("lasting")
         Writer(kafka, "lasting").write(b"a")
 

@@ -19,7 +19,7 @@ from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 from rota_sidecar.engines.port import Refused, Unreachable
 from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
 from tests.sidecar.engines.readers import Reader, Row
-from tests.support.kafka import Kafka, running
+from tests.support.kafka import MORTAL, Kafka, running
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.kafka
@@ -162,7 +162,7 @@ def test_a_dead_letter_that_the_topic_does_not_take_is_refused_and_the_next_one_
 
 
 def test_a_broker_that_is_away_is_said_in_time_and_written_to_when_it_is_back(client: Client) -> None:
-    with running() as kafka:
+    with running(settings=MORTAL) as kafka:
         make(kafka, "dead")
 
         async def write() -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.spark import outputs
 from tests.spark.shared_group import OnKafka, OnRota, Servers, SharedGroup, kill_an_executor
 from tests.support.coordinator import serving
+from tests.support.kafka import MORTAL
 from tests.support.kafka.fixtures import StartKafka
 from tests.support.processes import Process
 from tests.support.spark import Spark
@@ -97,7 +98,7 @@ def test_each_record_is_processed_once_and_in_order_whoever_is_killed(
     kind = "Kafka" if seed % 2 else "Rota"
     with ExitStack() as running:
         servers: Servers = (
-            OnKafka(start_kafka()) if kind == "Kafka" else OnRota(running.enter_context(serving(tmp_path)))
+            OnKafka(start_kafka(settings=MORTAL)) if kind == "Kafka" else OnRota(running.enter_context(serving(tmp_path)))
         )
         group = SharedGroup(servers, spark, database, tmp_path)
         group.prepare(PARTITIONS)

@@ -87,7 +87,7 @@ class Broker:
         self.end_start()
 
     def kill(self) -> None:
-        """End it at once, as a crash would; the others notice after the session timeout of 2 s."""
+        """End it at once, as a crash would; the others notice when its session has expired: have it `MORTAL`."""
         self._running().kill()
 
     def signal(self, number: signal.Signals) -> None:

@@ -6,7 +6,7 @@ needs several, or needs a login starts its own.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -21,7 +21,12 @@ class StartKafka(Protocol):
     """Starts brokers that end with the test."""
 
     def __call__(
-        self, nodes: int = 1, *, security: SecurityName = "plaintext", reachable_from_pods: bool = False
+        self,
+        nodes: int = 1,
+        *,
+        security: SecurityName = "plaintext",
+        reachable_from_pods: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> Kafka: ...
 
 
@@ -38,11 +43,15 @@ def start_kafka(request: pytest.FixtureRequest) -> Iterator[StartKafka]:
     with ExitStack() as started:
 
         def start(
-            nodes: int = 1, *, security: SecurityName = "plaintext", reachable_from_pods: bool = False
+            nodes: int = 1,
+            *,
+            security: SecurityName = "plaintext",
+            reachable_from_pods: bool = False,
+            settings: Mapping[str, str] | None = None,
         ) -> Kafka:
             # The cluster takes a while to start: it is asked for by those who need it only.
             network: Network = request.getfixturevalue("cluster") if reachable_from_pods else LOOPBACK
-            return started.enter_context(running(nodes, security=security, network=network))
+            return started.enter_context(running(nodes, security=security, network=network, settings=settings))
 
         yield start
 

@@ -29,12 +29,14 @@ SETTINGS = {
     # How often consumers of KIP-848 are told what changed.
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
-    # A broker that was killed may come back once its old registration has expired.
-    "broker.session.timeout.ms": "2000",
+    # Longer than any test: a broker that stands still for a while on a busy machine keeps its partitions.
+    "broker.session.timeout.ms": "600000",
     "broker.heartbeat.interval.ms": "500",
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
+# For brokers that a test kills: others take their partitions, and they may come back, once their registration has expired.
+MORTAL = {"broker.session.timeout.ms": "2000"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,14 @@ PODS = ("orders-0", "orders-1")
 POISON = "poison"
 # Reached only by what hangs.
 WITHIN_S = 180
-SCRAPE_INTERVAL = "250ms"
-# An alert about series that have ended must outlast a scrape that comes too late.
+# A scrape that takes longer fails.
+SCRAPE_INTERVAL = "1s"
+# An alert about series that have ended must outlast scrapes that come too late.
 # Longer than the range of the rule: a few commits that were fenced may be all that it sees.
 FOR: Mapping[str, str] = {
-    "RotaCoordinatorDown": "2s",
-    "RotaOperatorFailing": "2s",
-    "RotaPartitionUnowned": "2s",
+    "RotaCoordinatorDown": "5s",
+    "RotaOperatorFailing": "5s",
+    "RotaPartitionUnowned": "5s",
     "RotaCommitsFailing": "7s",
 }
 DEFAULT_FOR = "500ms"

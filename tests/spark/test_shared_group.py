@@ -98,7 +98,9 @@ def test_each_record_is_processed_once_and_in_order_whoever_is_killed(
     kind = "Kafka" if seed % 2 else "Rota"
     with ExitStack() as running:
         servers: Servers = (
-            OnKafka(start_kafka(settings=MORTAL)) if kind == "Kafka" else OnRota(running.enter_context(serving(tmp_path)))
+            OnKafka(start_kafka(settings=MORTAL))
+            if kind == "Kafka"
+            else OnRota(running.enter_context(serving(tmp_path)))
         )
         group = SharedGroup(servers, spark, database, tmp_path)
         group.prepare(PARTITIONS)

@@ -51,7 +51,9 @@ def start_kafka(request: pytest.FixtureRequest) -> Iterator[StartKafka]:
         ) -> Kafka:
             # The cluster takes a while to start: it is asked for by those who need it only.
             network: Network = request.getfixturevalue("cluster") if reachable_from_pods else LOOPBACK
-            return started.enter_context(running(nodes, security=security, network=network, settings=settings))
+            return started.enter_context(
+                running(nodes, security=security, network=network, settings=settings)
+            )
 
         yield start
 

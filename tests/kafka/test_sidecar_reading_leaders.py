@@ -16,7 +16,7 @@ from rota_sidecar.engines.kafka.writing import KafkaDeadLetterWriter
 from rota_sidecar.engines.records import DeadLetter, DeadLetterWriter
 from tests.kafka.sidecar_reading import WITHIN_S, Client, Writer, play
 from tests.sidecar.engines.readers import Reader
-from tests.support.kafka import Kafka, running
+from tests.support.kafka import MORTAL, Kafka, running
 
 pytestmark = pytest.mark.kafka
 
@@ -45,7 +45,7 @@ def leader_of(kafka: Kafka, partition: Partition) -> int:
 @pytest.mark.parametrize("name", CLIENTS)
 def test_records_are_read_and_written_on_when_their_leader_dies(name: str) -> None:
     both = CLIENTS[name]
-    with running(3) as kafka:
+    with running(3, settings=MORTAL) as kafka:
         kafka.create_topic(HERE.topic)
         writer = Writer(kafka, HERE.topic)
         writer.write(b"a", b"b")

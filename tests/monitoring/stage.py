@@ -2,8 +2,8 @@
 Every part of Rota as a process, and a Prometheus that scrapes them all: what the scenario is played on.
 
 A coordinator on SQLite, an operator at an API server in memory, two static members of a StatefulSet, each a sidecar and an application.
-The rules are the chart's, in which a minute is a second; `for` is shortened further. Ports are chosen first, so that Prometheus knows
-its targets from the start.
+The rules are the chart's, in which a minute is a second, but for `RANGES_S`; `for` is shortened further. Ports are chosen first,
+so that Prometheus knows its targets from the start.
 """
 
 import json
@@ -43,13 +43,15 @@ POISON = "poison"
 WITHIN_S = 180
 # A scrape that takes longer fails.
 SCRAPE_INTERVAL = "1s"
+# Commits that fail are tried again after 10 s at most: a rule that looks back no further sees none of them in between.
+RANGES_S: Mapping[str, int] = {"RotaCommitsFailing": 15}
 # An alert about series that have ended must outlast scrapes that come too late.
 # Longer than the range of the rule: a few commits that were fenced may be all that it sees.
 FOR: Mapping[str, str] = {
     "RotaCoordinatorDown": "5s",
     "RotaOperatorFailing": "5s",
     "RotaPartitionUnowned": "5s",
-    "RotaCommitsFailing": "7s",
+    "RotaCommitsFailing": "17s",
 }
 DEFAULT_FOR = "500ms"
 # No verdict of a phase but its own depends on it.
@@ -70,7 +72,8 @@ def shortened_rules(file: Path, durations: Mapping[str, str] = FOR, other: str =
     rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
     for group in rules["groups"]:
         for rule in group["rules"]:
-            rule["expr"] = re.sub(r"\[(\d+)m\]", r"[\1s]", rule["expr"])
+            range_s = RANGES_S.get(rule["alert"], r"\1")
+            rule["expr"] = re.sub(r"\[(\d+)m\]", rf"[{range_s}s]", rule["expr"])
             if "for" in rule:
                 rule["for"] = durations.get(rule["alert"], other)
     file.write_text(json.dumps(rules))

@@ -100,10 +100,14 @@ class KafkaCluster:
 
     async def owners(self) -> list[str]:
         """The address of the leader of each partition in which Kafka keeps its groups."""
+        return [self.kafka.broker(leader).address for leader, _ in await self._listed()]
+
+    async def _listed(self) -> Sequence[tuple[int, Sequence[int]]]:
+        """The leader and the replicas in sync of each partition in which Kafka keeps its groups."""
         known = AdminClient(self.kafka.client_config())
         listed = await asyncio.to_thread(known.list_topics, OFFSETS_TOPIC, SERVES_WITHIN_S)
-        leaders = [each.leader for _, each in sorted(listed.topics[OFFSETS_TOPIC].partitions.items())]
-        return [self.kafka.broker(number).address for number in leaders]
+        partitions = sorted(listed.topics[OFFSETS_TOPIC].partitions.items())
+        return [(each.leader, each.isrs) for _, each in partitions]
 
     async def fail_over(self, group: str) -> None:
         """Kill the broker that coordinates the group, and start it again when another one serves the group."""
@@ -121,6 +125,14 @@ class KafkaCluster:
         victim.begin_start()
         # Only the waiting may be in another thread: a process ends with the one that started it.
         await asyncio.to_thread(victim.end_start)
+        # It answers before it has what it missed. Until then the others store nothing when the next one is killed.
+        async with asyncio.timeout(SERVES_WITHIN_S):
+            while not await self._are_all_in_sync() or await self._fetch_error(group) != pb.NONE:
+                await asyncio.sleep(POLL_S)
+
+    async def _are_all_in_sync(self) -> bool:
+        """Return whether each broker has all records of Kafka's groups."""
+        return all(len(in_sync) == len(self.kafka.brokers) for _, in_sync in await self._listed())
 
     async def _fetch_error(self, group: str) -> int:
         self._found.pop(group, None)

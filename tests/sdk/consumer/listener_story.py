@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rota_proto.coordinator.v1 import coordinator_pb2 as pb
-from tests.conformance.members import answer
+from tests.conformance.members import Member
 from tests.conformance.runs import RealDriver
 from tests.sdk.consumer.listener_rules import Event, Life
 from tests.support.processes import Process, steady_ms, wait_for
@@ -167,13 +167,9 @@ class Group:
 
         async def leave() -> int:
             driver = self._connect()
-            request = pb.LeaveGroupRequest(
-                group_id=self._name, members=[pb.LeavingMember(member_id=member.member_id)]
-            )
-            reply = await answer(driver.send(request), pb.LeaveGroupResponse, WITHIN_S)
+            error = await Member(driver, self._name, member_id=member.member_id).leave()
             await driver.close()
-            (left,) = reply.members
-            return left.error_code
+            return error
 
         return asyncio.run(leave())
 

@@ -16,7 +16,10 @@ END_STREAM, ACK, END_HEADERS = 0x1, 0x1, 0x4
 CANCEL = struct.pack(">I", 8)
 FRAME_BYTES_MAX = 16_384
 HEAD_BYTES = 9
-WAIT_S = 3
+# A busy machine takes its time to answer.
+WITHIN_S = 60
+# A server that accepts or reads no more is not waited for.
+SEND_S = 3
 
 
 class Frame(NamedTuple):
@@ -58,7 +61,7 @@ class Connection:
 
     def __init__(self, address: str, source: str = "") -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), WAIT_S, (source, 0))
+        self.socket = socket.create_connection((host, int(port)), SEND_S, (source, 0))
         self._unread = b""
         self._next_stream = 1
 
@@ -78,7 +81,8 @@ class Connection:
         return self
 
     def send(self, data: bytes) -> None:
-        """Send encoded frames."""
+        """Send encoded frames; raises TimeoutError when the server does not take them within `SEND_S`."""
+        self.socket.settimeout(SEND_S)
         self.socket.sendall(data)
 
     def call(self, method: str, token: str = "") -> tuple[int, bytes]:
@@ -87,7 +91,8 @@ class Connection:
         return stream, encode(HEADERS, END_HEADERS, stream, request_headers(method, token))
 
     def frames(self) -> Iterator[Frame]:
-        """Read frames until the server closes the connection; raises TimeoutError after `WAIT_S` without one."""
+        """Read frames until the server closes the connection; raises TimeoutError after `WITHIN_S` without one."""
+        self.socket.settimeout(WITHIN_S)
         while True:
             while len(self._unread) < HEAD_BYTES or len(self._unread) < HEAD_BYTES + self._length():
                 try:

@@ -45,6 +45,8 @@ def test_a_connection_without_an_admitted_call_is_closed_after_its_time_and_one_
     assert closed(connections, {peer(1): 0, peer(2): 0}, 10) == {
         peer(1): "no call on it was admitted within 10 s (limit stranger-seconds)"
     }
+    assert connections.counts() == ConnectionCounts(admitted=1, strangers=1, closed=0)
+    connections.connection_closed()
     assert connections.counts() == ConnectionCounts(admitted=1, strangers=1, closed=1)
 
 

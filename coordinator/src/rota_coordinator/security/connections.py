@@ -120,7 +120,6 @@ class Connections:
         most = self.limits.failed_calls_per_second
         if connection.failed_calls != most + 1:
             return None
-        self._closed += 1
         return Closing(
             peer,
             f"more than {most} calls in a second were cancelled or refused (limit failed-calls-per-second)",
@@ -136,8 +135,11 @@ class Connections:
         self._share = max(1, room // 2)
         self._follow(received, now_s)
         closing = {each.peer: each for each in reversed([*self._idle(now_s, room), *self._unread()])}
-        self._closed += len(closing)
         return list(closing.values())
+
+    def connection_closed(self) -> None:
+        """Count a connection that was closed because of a limit: its calls that arrive later may exceed another one."""
+        self._closed += 1
 
     def _connection(self, peer: str, now_s: float) -> Connection:
         return self._open.setdefault(peer, Connection(address_of(peer), now_s))

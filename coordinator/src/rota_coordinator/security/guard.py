@@ -55,5 +55,6 @@ class ConnectionGuard:
         self._close(closing)
 
     def _close(self, closing: Closing) -> None:
-        self._sockets.shut_down(closing.peer)
-        self._report(closing)
+        if self._sockets.shut_down(closing.peer):
+            self._connections.connection_closed()
+            self._report(closing)

@@ -27,6 +27,8 @@ class Descriptor(NamedTuple):
 
     inode: int
     peer: str
+    # gRPC closes it a little later.
+    is_shut_down: bool = False
 
 
 class AcceptedSockets:
@@ -69,20 +71,22 @@ class AcceptedSockets:
         others = len(self._known) - len(self._descriptors)
         return max(1, limit - others - RESERVED_DESCRIPTORS)
 
-    def shut_down(self, peer: str) -> None:
-        """Shut a connection down; gRPC then reads the end of the stream and cancels its calls."""
+    def shut_down(self, peer: str) -> bool:
+        """Shut a connection down; gRPC then reads the end of the stream and cancels its calls. False: it was before, or is gone."""
         descriptor = self._descriptors.get(peer)
-        if descriptor is None:
-            return
+        if descriptor is None or self._known[descriptor].is_shut_down:
+            return False
         with suppress(OSError):
             os.dup2(descriptor, self._spare, inheritable=False)
             if os.fstat(self._spare).st_ino == self._known[descriptor].inode:
                 duplicate = socket.socket(fileno=self._spare)
                 try:
                     duplicate.shutdown(socket.SHUT_RDWR)
+                    self._known[descriptor] = self._known[descriptor]._replace(is_shut_down=True)
                 finally:
                     duplicate.detach()
         os.dup2(self._nothing, self._spare, inheritable=False)
+        return self._known[descriptor].is_shut_down
 
     def close(self) -> None:
         """Close the descriptors of this object."""

@@ -57,11 +57,12 @@ def test_a_tier_whose_system_is_missing_is_skipped_in_one_line(
 def test_what_failed_is_said_again_after_all_tiers(tmp_path: Path) -> None:
     (tmp_path / "1-of-2").mkdir()
     (tmp_path / "1-of-2" / "pytest.log").write_text(
-        "....\n___ test_it ___\n>   assert a\nE   assert 1 == 2\n12.0s call test_it\nFAILED test_it - assert 1 == 2\n"
+        "....\n___ test_it ___\n>   assert a\nE   assert 1 == 2\n| app: it runs\n12.0s call test_it\nFAILED test_it - assert 1 == 2\n"
     )
     assert tiers.reasons(tmp_path) == [
         "___ test_it ___",
         "E   assert 1 == 2",
+        "| app: it runs",
         "FAILED test_it - assert 1 == 2",
     ]
 

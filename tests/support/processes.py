@@ -24,6 +24,8 @@ from tests.support.unavailable import Unavailable
 
 POLL_S = 0.02
 TAIL_LINES = 30
+# Of each process of a test that failed.
+LAST_LINES = 6
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 System = TypeVar("System")
@@ -42,6 +44,14 @@ class Owner:
     def take(self, process: "Process") -> None:
         """Own it from now on."""
         self._processes.append(process)
+
+    def last_lines(self) -> list[str]:
+        """Return the state of each process, the youngest first, and the end of its log, a line each."""
+        return [
+            f"{process.name}: {line}"
+            for process in reversed(self._processes)
+            for line in (process.state, *process.tail().splitlines()[-LAST_LINES:])
+        ]
 
     def end(self) -> None:
         """Kill and reap those that still run, the youngest first."""
@@ -114,6 +124,11 @@ class Process:
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._child.poll()
+
+    @property
+    def state(self) -> str:
+        """Says that it runs, or with which code it ended."""
+        return "it runs" if self.exit_code is None else f"it ended with code {self.exit_code}"
 
     def wait_until(
         self, ready: Callable[[], bool], *, within_s: float, beside: Sequence["Process"] = ()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.conformance import table
+from tests.support.ownership import MARK
 from tests.support.selection import HEAVY_TIERS, modules_with
 from tests.support.unavailable import Unavailable
 
@@ -29,9 +30,9 @@ REPO = Path(__file__).parents[2]
 LOGS = REPO / "build" / "logs"
 EXIT_NO_TESTS = 5
 RESULT = re.compile(r"\b(passed|failed|errors?|deselected|no tests ran)\b.* in \d")
-# Lines of pytest that say which test failed, and why.
-REASON = re.compile(r"_{3,} |E   |FAILED |ERROR ")
-REASONS_MAX = 40
+# Lines of pytest that say which test failed, and why, and what its processes said last.
+REASON = re.compile(rf"_{{3,}} |E   |{re.escape(MARK)}|FAILED |ERROR ")
+REASONS_MAX = 80
 # Where the time goes is seen before it is too much.
 SLOWEST = ("--durations=12", "--durations-min=5")
 

@@ -26,6 +26,8 @@ POLL_S = 0.02
 TAIL_LINES = 30
 # Of each process of a test that failed.
 LAST_LINES = 6
+# A look that takes longer counts as this long: a machine may stand still for a minute, and what is awaited did so too.
+LOOK_S_MAX = 5.0
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 System = TypeVar("System")
@@ -33,6 +35,21 @@ System = TypeVar("System")
 
 class ProcessFailed(Exception):
     """A child ended, or did not become ready in time; the message holds the end of its log."""
+
+
+class Patience:
+    """The time that a wait may take. Invariant: from one look to the next at most `LOOK_S_MAX` are taken from it."""
+
+    def __init__(self, within_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._left_s = within_s
+        self._clock = clock
+        self._looked_s = clock()
+
+    def is_over(self) -> bool:
+        """Return True once the time is up; call it after each look."""
+        before_s, self._looked_s = self._looked_s, self._clock()
+        self._left_s -= min(self._looked_s - before_s, LOOK_S_MAX)
+        return self._left_s < 0
 
 
 class Owner:
@@ -138,11 +155,11 @@ class Process:
 
         `beside` are those without which it cannot become ready: it is no use to wait when one of them ended.
         """
-        deadline = time.monotonic() + within_s
+        patience = Patience(within_s)
         while not ready():
             for process in (self, *beside):
                 process.check_running()
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise ProcessFailed(
                     f"{self.name} was not ready after {within_s:.0f} s; its log ends:\n{self.tail()}"
                 )
@@ -219,9 +236,9 @@ def steady_ms() -> int:
 
 def wait_for(what: str, holds: Callable[[], bool], *, within_s: float, poll_s: float = POLL_S) -> None:
     """Return as soon as it holds, for what several processes do together; raise when time is up."""
-    deadline = time.monotonic() + within_s
+    patience = Patience(within_s)
     while not holds():
-        if time.monotonic() > deadline:
+        if patience.is_over():
             raise ProcessFailed(f"{what}: not after {within_s:.0f} s")
         time.sleep(poll_s)
 

@@ -25,7 +25,7 @@ def flow_and_stop(folder: Path, kafka: Kafka, topic: str, *flags: str) -> None:
         for number in range(RECORDS):
             producer.produce(topic, value=str(number).encode(), partition=partition)
     assert producer.flush(FLUSH_S) == 0
-    more = (f"--topics={topic}", "--commit-interval-ms=60000", "--session-timeout-ms=10000", *flags)
+    more = (f"--topics={topic}", "--commit-interval-ms=60000", "--session-timeout-ms=600000", *flags)
     first, second = (
         Deliverer(folder, kafka.bootstrap, topic, more, name=name) for name in ("first", "second")
     )

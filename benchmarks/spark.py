@@ -39,10 +39,10 @@ from tests.support.spark.local import CORES, local_session
 from tests.support.tree import REPO
 from tests.support.workdir import workdir
 
-TOPIC, MICRO_TOPIC = "bench", "bench-micro"
+TOPIC, MICRO_TOPIC, ALONE_TOPIC = "bench", "bench-micro", "bench-alone"
 PARTITIONS = 6
 VALUE = b"v" * 100
-READS, COMMITS, SINKS, LAPTOP = "reads", "commits", "sinks", "laptop"
+READS, ALONE, COMMITS, SINKS, LAPTOP = "reads", "alone", "commits", "sinks", "laptop"
 PEER_GOAL = page.at_least(0.8)
 CONNECTOR_GOAL = page.at_least(1.5)
 COMMIT_GOAL = page.at_most(20)
@@ -65,10 +65,12 @@ class Size(NamedTuple):
     # Of a query, and records of each.
     micro_batches: int
     batch_records: int
+    # Of the topic whose records were sent one by one.
+    alone: int
 
 
-FULL = Size(rounds=5, records=1_000_000, micro_batches=40, batch_records=1_000)
-QUICK = Size(rounds=1, records=20_000, micro_batches=4, batch_records=200)
+FULL = Size(rounds=5, records=1_000_000, micro_batches=40, batch_records=1_000, alone=12_000)
+QUICK = Size(rounds=1, records=20_000, micro_batches=4, batch_records=200, alone=600)
 
 
 class Systems(NamedTuple):
@@ -87,12 +89,27 @@ def filled_kafka(address: str, topic: str, records: int) -> None:
     producer.flush()
 
 
+def filled_kafka_alone(address: str, topic: str, records: int) -> None:
+    """Append each record after the answer to the one before."""
+    producer = KafkaProducer({"bootstrap.servers": address, "linger.ms": 0})
+    for number in range(records):
+        producer.produce(topic, VALUE, partition=number % PARTITIONS)
+        producer.flush()
+
+
 def filled_rota(address: str, topic: str, records: int) -> None:
     """The same."""
     with rota.Producer(address) as producer:
         for number in range(records):
             producer.send(topic, VALUE, partition=number % PARTITIONS)
         producer.flush()
+
+
+def filled_rota_alone(address: str, topic: str, records: int) -> None:
+    """Append each record after the answer to the one before."""
+    with rota.Producer(address) as producer:
+        for number in range(records):
+            producer.send(topic, VALUE, partition=number % PARTITIONS).result(WITHIN_S)
 
 
 @contextmanager
@@ -103,20 +120,23 @@ def systems(size: Size) -> Iterator[Systems]:
         brokers = running.enter_context(kafka.running(settings={"group.initial.rebalance.delay.ms": "0"}))
         log = running.enter_context(servers.rota(partitions=PARTITIONS))
         address = f"rota://{log.address}"
-        rota.create_topics(address, {MICRO_TOPIC: PARTITIONS})
+        rota.create_topics(address, {MICRO_TOPIC: PARTITIONS, ALONE_TOPIC: PARTITIONS})
         for topic, records in topics.items():
             brokers.create_topic(topic, partitions=PARTITIONS)
             filled_kafka(brokers.bootstrap, topic, records)
             filled_rota(address, topic, records)
+        brokers.create_topic(ALONE_TOPIC, partitions=PARTITIONS)
+        filled_kafka_alone(brokers.bootstrap, ALONE_TOPIC, size.alone)
+        filled_rota_alone(address, ALONE_TOPIC, size.alone)
         folder = running.enter_context(workdir("spark-benchmark"))
         session = running.enter_context(local_session(folder, java_options=""))
         rota_spark.register(session)
         yield Systems(brokers.bootstrap, address, session)
 
 
-def source(session: SparkSession, address: str) -> DataFrame:
+def source(session: SparkSession, address: str, topic: str = TOPIC) -> DataFrame:
     """Return the records of a topic, by Rota's data source."""
-    options = {"bootstrapServers": address, "topics": TOPIC, "inputPartitions": str(CORES)}
+    options = {"bootstrapServers": address, "topics": topic, "inputPartitions": str(CORES)}
     return session.read.format("rota").options(**options).load()
 
 
@@ -134,29 +154,53 @@ def written(records: DataFrame, expected: int) -> None:
         assert len(files) == CORES, f"{expected} records in {len(files)} files"
 
 
+def readers_of(at: Systems, topic: str) -> Mapping[str, Callable[[], DataFrame]]:
+    """Return what reads a topic: the data source from both systems, and `mapInArrow` beside it."""
+    return {
+        "Kafka": lambda: source(at.session, at.kafka, topic),
+        "beside": lambda: read_without_rota(at.session, at.kafka, topic, partitions=PARTITIONS, tasks=CORES),
+        "embedded log": lambda: source(at.session, at.rota, topic),
+    }
+
+
+def rates_of(
+    readers: Mapping[str, Callable[[], DataFrame]],
+    act: Callable[[DataFrame, int], None],
+    records: int,
+    rounds: int,
+) -> Mapping[str, list[float]]:
+    """Return the records a second of each reader, in rounds of all of them."""
+    rates: dict[str, list[float]] = {name: [] for name in readers}
+    for number in range(rounds + 1):
+        for name, reader in readers.items():
+            began = time.perf_counter()
+            act(reader(), records)
+            # Java compiles in the first round.
+            if number:
+                rates[name].append(records / (time.perf_counter() - began))
+    return rates
+
+
 def reads(at: Systems, size: Size) -> list[page.Line]:
     """Compare the data source with `mapInArrow` and with the quoted figures."""
-    readers: Mapping[str, Callable[[], DataFrame]] = {
-        "Kafka": lambda: source(at.session, at.kafka),
-        "beside": lambda: read_without_rota(at.session, at.kafka, TOPIC, partitions=PARTITIONS, tasks=CORES),
-        "embedded log": lambda: source(at.session, at.rota),
-    }
     lines = []
     for what, act in ((COUNTED, counted), (PARQUET, written)):
-        rates: dict[str, list[float]] = {name: [] for name in readers}
-        for number in range(size.rounds + 1):
-            for name, reader in readers.items():
-                began = time.perf_counter()
-                act(reader(), size.records)
-                # Java compiles in the first round.
-                if number:
-                    rates[name].append(size.records / (time.perf_counter() - began))
+        rates = rates_of(readers_of(at, TOPIC), act, size.records, size.rounds)
         lines += [
             read_line(f"records {what}, Kafka", rates["Kafka"], rates["beside"], PEER_GOAL),
             quoted_line(f"records {what}, Kafka", rates["Kafka"], CONNECTOR[what]),
             read_line(f"records {what}, embedded log", rates["embedded log"], rates["beside"], None),
         ]
     return lines
+
+
+def alone(at: Systems, size: Size) -> list[page.Line]:
+    """Compare them for records that were sent one by one; most of the time is that of the tasks' start."""
+    rates = rates_of(readers_of(at, ALONE_TOPIC), counted, size.alone, size.rounds)
+    return [
+        read_line(f"{size.alone:,} records sent alone, {name}", rates[name], rates["beside"], None)
+        for name in ("Kafka", "embedded log")
+    ]
 
 
 def read_line(what: str, ours: Sequence[float], theirs: Sequence[float], goal: page.Goal | None) -> page.Line:
@@ -317,6 +361,7 @@ def main() -> None:
     explanation = f"{FULL.records:,} records of {len(VALUE)} bytes, {PARTITIONS} partitions, {CORES} cores; medians of {FULL.rounds} rounds"
     parts: Mapping[str, Callable[[Systems, Size], list[page.Line]]] = {
         READS: reads,
+        ALONE: alone,
         COMMITS: commits,
         SINKS: sinks,
     }

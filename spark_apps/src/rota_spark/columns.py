@@ -35,6 +35,8 @@ SCHEMA = StructType(
 ARROW_MAJOR_MIN = 18
 # Records of an Arrow batch: enough for columns to pay, few enough for a worker's memory.
 RECORDS_MAX = 10_000
+# Columns of a log's batch: keys, values, offsets, timestamps, headers.
+COLUMNS = 5
 
 
 class Columns:
@@ -46,28 +48,26 @@ class Columns:
 
         self._schema = to_arrow_schema(SCHEMA, timezone="UTC")
 
-    def batches(self, records: "Records", end: int) -> Iterator["pyarrow.RecordBatch"]:
-        """Yield batches of the records before the offset `end`."""
-        count = min(len(records), end - records.base_offset)
-        headers = records.headers
-        for start in range(0, count, RECORDS_MAX):
-            part = slice(start, min(start + RECORDS_MAX, count))
-            size = part.stop - start
-            first = records.base_offset + start
-            yield self.batch(
-                records.topic,
-                records.partition,
-                (
-                    records.keys[part],
-                    records.values[part],
-                    range(first, first + size),
-                    records.timestamps_ms[part],
-                    [
-                        [{"key": name, "value": value} for name, value in each] or None
-                        for each in headers[part]
-                    ],
-                ),
-            )
+    def batches(self, fetched: Sequence["Records"], end: int) -> Iterator["pyarrow.RecordBatch"]:
+        """
+        Yield Arrow batches of what was fetched of one partition, before the offset `end`.
+
+        A record that was sent alone is a batch of its own in the log, and an Arrow batch costs as much as hundreds of records: neighbours share one.
+        """
+        gathered: list[list[object]] = [[] for _ in range(COLUMNS)]
+        for records in fetched:
+            columns = _columns_of(records, end)
+            count, start = len(columns[0]), 0
+            while start < count:
+                stop = min(start + RECORDS_MAX - len(gathered[0]), count)
+                for column, more in zip(gathered, columns, strict=True):
+                    column += more[start:stop]
+                start = stop
+                if len(gathered[0]) == RECORDS_MAX:
+                    yield self.batch(records.topic, records.partition, gathered)
+                    gathered = [[] for _ in range(COLUMNS)]
+        if gathered[0]:
+            yield self.batch(fetched[0].topic, fetched[0].partition, gathered)
 
     def batch(self, topic: str, partition: int, columns: Sequence[Sequence[object]]) -> "pyarrow.RecordBatch":
         """Return one batch, of keys, values, offsets, timestamps in ms (None: none) and headers."""
@@ -90,6 +90,18 @@ class Columns:
             ],
             schema=self._schema,
         )
+
+
+def _columns_of(records: "Records", end: int) -> Sequence[Sequence[object]]:
+    """Return keys, values, offsets, timestamps and headers of the records before the offset `end`."""
+    part = slice(0, max(end - records.base_offset, 0))
+    return (
+        records.keys[part],
+        records.values[part],
+        range(records.base_offset, records.next_offset)[part],
+        records.timestamps_ms[part],
+        [[{"key": name, "value": value} for name, value in each] or None for each in records.headers[part]],
+    )
 
 
 def arrow_problem(version: str | None) -> str:

@@ -47,9 +47,7 @@ class RotaRecords(LogRecords):
         offset = wanted.start
         while offset < wanted.end:
             (part,) = retried(partial(self._fetch, wanted, offset))
-            for records in part.batches:
-                if records.base_offset < wanted.end:
-                    yield from self._columns.batches(records, wanted.end)
+            yield from self._columns.batches(part.batches, wanted.end)
             offset = part.next_offset
 
     def _fetch(self, wanted: Range, offset: int) -> Sequence[Fetched]:

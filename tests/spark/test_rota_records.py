@@ -1,0 +1,61 @@
+"""Executors read ranges of Rota's log: compressed batches as all others, and records that were sent alone together."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+import rota
+from rota_spark.columns import RECORDS_MAX
+from rota_spark.core.plan import Range
+from rota_spark.rota_records import RotaRecords
+from tests.support.coordinator import Coordinator, serving
+from tests.support.records import batch, produce
+
+pytestmark = pytest.mark.process
+
+VALUES = [b'{"order": %d}' % number for number in range(2_000)]
+ALONE = 50
+
+
+@contextmanager
+def orders(folder: Path) -> Iterator[tuple[Coordinator, RotaRecords]]:
+    """Serve an empty topic, and open it as an executor does."""
+    with serving(folder) as coordinator:
+        coordinator.make_topic("orders", 1)
+        with closing(RotaRecords(f"rota://{coordinator.address}", read_committed=True)) as records:
+            yield coordinator, records
+
+
+def values_of(batches: list[pyarrow.RecordBatch]) -> list[bytes]:
+    return [each for batch in batches for each in batch["value"].to_pylist()]
+
+
+def test_an_executor_reads_its_range_of_compressed_batches(tmp_path: Path) -> None:
+    with orders(tmp_path) as (coordinator, records):
+        with rota.Producer(f"rota://{coordinator.address}", compression_type="gzip") as producer:
+            producer.send_many("orders", VALUES)
+        (found,) = records.ranges(["orders"])
+        assert found == Range("orders", 0, 0, len(VALUES))
+        assert values_of([*records.read(found._replace(start=7, end=1_900))]) == VALUES[7:1_900]
+
+
+def test_records_that_were_sent_alone_share_an_arrow_batch_with_their_neighbours(tmp_path: Path) -> None:
+    alone = [f"alone {number}" for number in range(ALONE)]
+    many = [f"many {number}" for number in range(RECORDS_MAX + ALONE)]
+    with orders(tmp_path) as (coordinator, records):
+        produce(coordinator.address, "orders", 0, *(batch([value], keys=[value]) for value in alone))
+        produce(coordinator.address, "orders", 0, batch(many))
+        produce(coordinator.address, "orders", 0, *(batch([value]) for value in alone))
+        (found,) = records.ranges(["orders"])
+        wanted = found._replace(start=3, end=found.end - 2)
+        read = [*records.read(wanted)]
+    assert values_of(read) == [each.encode() for each in (*alone, *many, *alone)][3:-2]
+    assert [each for part in read for each in part["offset"].to_pylist()] == [
+        *range(wanted.start, wanted.end)
+    ]
+    keys = [each for part in read for each in part["key"].to_pylist()]
+    assert keys == [each.encode() for each in alone[3:]] + [None] * (wanted.records - ALONE + 3)
+    assert [each.num_rows for each in read] == [RECORDS_MAX, wanted.records - RECORDS_MAX]

@@ -1,4 +1,4 @@
-"""A process that submits a job and is then killed by `test_standalone.py`, as a test run may be."""
+"""A process that submits a job and is then killed by `test_cluster_ends.py`, as a test run may be."""
 
 import signal
 import sys

@@ -1,6 +1,7 @@
 """The columns of `format("rota")`, and Arrow batches of them."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from rota import Records
+    from rota.records import Headers
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SCHEMA = StructType(
@@ -35,8 +37,6 @@ SCHEMA = StructType(
 ARROW_MAJOR_MIN = 18
 # Records of an Arrow batch: enough for columns to pay, few enough for a worker's memory.
 RECORDS_MAX = 10_000
-# Columns of a log's batch: keys, values, offsets, timestamps, headers.
-COLUMNS = 5
 
 
 class Columns:
@@ -52,22 +52,37 @@ class Columns:
         """
         Yield Arrow batches of what was fetched of one partition, before the offset `end`.
 
-        A record that was sent alone is a batch of its own in the log, and an Arrow batch costs as much as hundreds of records: neighbours share one.
+        A record that was sent alone is a batch of its own in the log; its neighbours share its Arrow batch, which costs far more than a record.
         """
-        gathered: list[list[object]] = [[] for _ in range(COLUMNS)]
-        for records in fetched:
-            columns = _columns_of(records, end)
-            count, start = len(columns[0]), 0
-            while start < count:
-                stop = min(start + RECORDS_MAX - len(gathered[0]), count)
-                for column, more in zip(gathered, columns, strict=True):
-                    column += more[start:stop]
-                start = stop
-                if len(gathered[0]) == RECORDS_MAX:
-                    yield self.batch(records.topic, records.partition, gathered)
-                    gathered = [[] for _ in range(COLUMNS)]
-        if gathered[0]:
-            yield self.batch(fetched[0].topic, fetched[0].partition, gathered)
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        offsets: list[int] = []
+        timestamps_ms: list[int] = []
+        headers: list[Headers] = []
+        # A batch behind the end is not decompressed.
+        for records in takewhile(lambda each: each.base_offset < end, fetched):
+            part = slice(end - records.base_offset)
+            keys += records.keys[part]
+            values += records.values[part]
+            offsets += range(records.base_offset, records.next_offset)[part]
+            timestamps_ms += records.timestamps_ms[part]
+            headers += records.headers[part]
+        for start in range(0, len(offsets), RECORDS_MAX):
+            part = slice(start, start + RECORDS_MAX)
+            yield self.batch(
+                fetched[0].topic,
+                fetched[0].partition,
+                (
+                    keys[part],
+                    values[part],
+                    offsets[part],
+                    timestamps_ms[part],
+                    [
+                        [{"key": name, "value": value} for name, value in each] or None
+                        for each in headers[part]
+                    ],
+                ),
+            )
 
     def batch(self, topic: str, partition: int, columns: Sequence[Sequence[object]]) -> "pyarrow.RecordBatch":
         """Return one batch, of keys, values, offsets, timestamps in ms (None: none) and headers."""
@@ -90,18 +105,6 @@ class Columns:
             ],
             schema=self._schema,
         )
-
-
-def _columns_of(records: "Records", end: int) -> Sequence[Sequence[object]]:
-    """Return keys, values, offsets, timestamps and headers of the records before the offset `end`."""
-    part = slice(0, max(end - records.base_offset, 0))
-    return (
-        records.keys[part],
-        records.values[part],
-        range(records.base_offset, records.next_offset)[part],
-        records.timestamps_ms[part],
-        [[{"key": name, "value": value} for name, value in each] or None for each in records.headers[part]],
-    )
 
 
 def arrow_problem(version: str | None) -> str:

@@ -82,19 +82,13 @@ class Systems(NamedTuple):
 
 
 def filled_kafka(address: str, topic: str, records: int) -> None:
-    """Append records to all partitions in turn."""
+    """Append records to all partitions in turn; those of ALONE_TOPIC each after the answer to the one before."""
     producer = KafkaProducer({"bootstrap.servers": address, "queue.buffering.max.messages": records})
     for number in range(records):
         producer.produce(topic, VALUE, partition=number % PARTITIONS)
+        if topic == ALONE_TOPIC:
+            producer.flush()
     producer.flush()
-
-
-def filled_kafka_alone(address: str, topic: str, records: int) -> None:
-    """Append each record after the answer to the one before."""
-    producer = KafkaProducer({"bootstrap.servers": address, "linger.ms": 0})
-    for number in range(records):
-        producer.produce(topic, VALUE, partition=number % PARTITIONS)
-        producer.flush()
 
 
 def filled_rota(address: str, topic: str, records: int) -> None:
@@ -102,20 +96,19 @@ def filled_rota(address: str, topic: str, records: int) -> None:
     with rota.Producer(address) as producer:
         for number in range(records):
             producer.send(topic, VALUE, partition=number % PARTITIONS)
+            if topic == ALONE_TOPIC:
+                producer.flush()
         producer.flush()
-
-
-def filled_rota_alone(address: str, topic: str, records: int) -> None:
-    """Append each record after the answer to the one before."""
-    with rota.Producer(address) as producer:
-        for number in range(records):
-            producer.send(topic, VALUE, partition=number % PARTITIONS).result(WITHIN_S)
 
 
 @contextmanager
 def systems(size: Size) -> Iterator[Systems]:
     """Run a broker, an embedded log and a session whose Java compiles as it does by default."""
-    topics = {TOPIC: size.records, MICRO_TOPIC: size.micro_batches * size.batch_records}
+    topics = {
+        TOPIC: size.records,
+        MICRO_TOPIC: size.micro_batches * size.batch_records,
+        ALONE_TOPIC: size.alone,
+    }
     with ExitStack() as running:
         brokers = running.enter_context(kafka.running(settings={"group.initial.rebalance.delay.ms": "0"}))
         log = running.enter_context(servers.rota(partitions=PARTITIONS))
@@ -125,9 +118,6 @@ def systems(size: Size) -> Iterator[Systems]:
             brokers.create_topic(topic, partitions=PARTITIONS)
             filled_kafka(brokers.bootstrap, topic, records)
             filled_rota(address, topic, records)
-        brokers.create_topic(ALONE_TOPIC, partitions=PARTITIONS)
-        filled_kafka_alone(brokers.bootstrap, ALONE_TOPIC, size.alone)
-        filled_rota_alone(address, ALONE_TOPIC, size.alone)
         folder = running.enter_context(workdir("spark-benchmark"))
         session = running.enter_context(local_session(folder, java_options=""))
         rota_spark.register(session)

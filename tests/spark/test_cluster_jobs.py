@@ -11,7 +11,7 @@ from tests.support.coordinator import serving
 from tests.support.processes import ProcessFailed
 from tests.support.spark import Spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 JOBS = Path(__file__).with_name("jobs")
 REGISTERED_S = 60
@@ -41,6 +41,7 @@ def test_job_that_fails_is_an_error_with_its_log(spark: Spark) -> None:
         spark.run(JOBS / "failing.py")
 
 
+@pytest.mark.timeout(400)
 def test_what_a_killed_executor_has_read_is_read_again_and_counts_once_and_in_order(
     spark: Spark, database: str, tmp_path: Path, seed: int
 ) -> None:

@@ -53,7 +53,7 @@ def test_a_group_is_shared_with_a_java_client_of_the_same_mechanism(either: Kafk
         with other:
             half = PARTITIONS // 2
             shares = wait_for_shares(either, group, {"sidecar": half, "console-consumer": half})
-            assert ours.wait_until_it_has(half) == shares["sidecar"]
+            assert ours.wait_until_stable_with(half) == shares["sidecar"]
             assert ours.commit(dict.fromkeys(shares["sidecar"], 3)) == {}
         ours.wait_until_it_has(PARTITIONS)
         assert ours.terminate() == 0

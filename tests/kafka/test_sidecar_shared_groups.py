@@ -46,7 +46,7 @@ def test_kafkas_own_tool_shows_members_assignment_lag_and_state(
     first, second = (sidecar(kafka, tmp_path, topic, name=name) for name in ("orders-a", "orders-b"))
     with running(first, second):
         shares = wait_for_shares(kafka, topic, {"orders-a": HALF, "orders-b": HALF})
-        held = {"orders-a": first.wait_until_it_has(HALF), "orders-b": second.wait_until_it_has(HALF)}
+        held = {each.name: each.wait_until_stable_with(HALF) for each in (first, second)}
         assert held == shares
         for each in (first, second):
             assert each.commit({partition: partition[1] % RECORDS for partition in each.partitions}) == {}

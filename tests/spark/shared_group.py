@@ -152,11 +152,13 @@ class SharedGroup:
         self.servers.make_topic(self.name, partitions)
         outputs.create_tables(self.dsn)
 
-    def application(self) -> tuple[str, Process]:
-        """Start a Spark application with one executor; gives the name under which it writes."""
+    def application(self, *, executors: int = 1) -> tuple[str, Process]:
+        """Start a Spark application; gives the name under which it writes."""
         writer = self._next_writer("application")
         return writer, self._spark.submit(
-            JOBS / "shared_application.py", *self._arguments(writer), settings={"spark.cores.max": "1"}
+            JOBS / "shared_application.py",
+            *self._arguments(writer),
+            settings={"spark.cores.max": str(executors)},
         )
 
     def consumer(self) -> tuple[str, Process]:

@@ -14,13 +14,12 @@ from pathlib import Path
 
 from tests.support.network import HERE
 from tests.support.ports import free_port
-from tests.support.processes import Process, ProcessFailed, children_of
+from tests.support.processes import Process, children_of
 from tests.support.spark.installation import Installation, prepare
 from tests.support.tree import python_path
 from tests.support.workdir import logs, workdir
 
 READY_S = 60
-JOB_S = 120
 REQUEST_S = 5
 WORKER_CORES = "1"
 WORKER_MEMORY = "1g"
@@ -62,13 +61,12 @@ class Spark:
         self,
         application: Path,
         *arguments: str,
-        modules: Sequence[Path] = (),
         settings: Mapping[str, str] | None = None,
     ) -> Process:
         """
         Start a job and return while it runs; it ends with the cluster at the latest.
 
-        `modules` are Python files that its executors import, `settings` are Spark's own.
+        `settings` are Spark's own.
         """
         number = len(self._processes)
         quick = self._installation.java_options
@@ -83,25 +81,10 @@ class Spark:
             *("--master", self.master_url),
             *("--driver-memory", "512m"),
             *(word for name, value in every.items() for word in ("--conf", f"{name}={value}")),
-            *(("--py-files", ",".join(map(str, modules))) if modules else ()),
             application,
             *arguments,
         ]
         return self._begin(f"job-{number}-{application.stem}", command)
-
-    def run(
-        self,
-        application: Path,
-        *arguments: str,
-        modules: Sequence[Path] = (),
-        settings: Mapping[str, str] | None = None,
-    ) -> str:
-        """Run a job to its end; gives all that its driver printed."""
-        job = self.submit(application, *arguments, modules=modules, settings=settings)
-        code = job.wait(within_s=JOB_S)
-        if code != 0:
-            raise ProcessFailed(f"{job.name} ended with code {code}; its log ends:\n{job.tail()}")
-        return job.log.read_text()
 
     def start(self, workers: int) -> None:
         """Start master and workers; returns when all workers have registered."""

@@ -1,3 +1,0 @@
-"""A job whose driver fails."""
-
-raise SystemExit("this job always fails")

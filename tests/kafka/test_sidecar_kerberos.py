@@ -12,6 +12,7 @@ from tests.support.kafka import Kafka
 from tests.support.kafka.consumers import console, wait_for_shares
 from tests.support.kafka.security import SecurityName
 from tests.support.sidecar import running as running_sidecar
+from tests.support.sidecar import settle
 
 pytestmark = pytest.mark.kafka
 
@@ -53,7 +54,8 @@ def test_a_group_is_shared_with_a_java_client_of_the_same_mechanism(either: Kafk
         with other:
             half = PARTITIONS // 2
             shares = wait_for_shares(either, group, {"sidecar": half, "console-consumer": half})
-            assert ours.wait_until_stable_with(half) == shares["sidecar"]
+            assert ours.wait_until_it_has(half) == shares["sidecar"]
+            settle(ours)
             assert ours.commit(dict.fromkeys(shares["sidecar"], 3)) == {}
         ours.wait_until_it_has(PARTITIONS)
         assert ours.terminate() == 0

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from tests.support.kafka import Kafka
 from tests.support.kafka.consumers import Partition, console, newer, plain, wait_for_shares
 from tests.support.kafka.tools import describe_group
-from tests.support.sidecar import Sidecar, running
+from tests.support.sidecar import Sidecar, running, settle
 
 pytestmark = pytest.mark.kafka
 
@@ -46,8 +46,9 @@ def test_kafkas_own_tool_shows_members_assignment_lag_and_state(
     first, second = (sidecar(kafka, tmp_path, topic, name=name) for name in ("orders-a", "orders-b"))
     with running(first, second):
         shares = wait_for_shares(kafka, topic, {"orders-a": HALF, "orders-b": HALF})
-        held = {each.name: each.wait_until_stable_with(HALF) for each in (first, second)}
+        held = {"orders-a": first.wait_until_it_has(HALF), "orders-b": second.wait_until_it_has(HALF)}
         assert held == shares
+        settle(first, second)
         for each in (first, second):
             assert each.commit({partition: partition[1] % RECORDS for partition in each.partitions}) == {}
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 EXECUTORS_S = 120
 PARTITIONS = 4
 # Of each partition; a batch has 500 of all.
-RECORDS = 500
+RECORDS = 750
 
 
 @pytest.mark.timeout(400)

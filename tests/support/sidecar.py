@@ -152,13 +152,6 @@ class Sidecar:
         self._running.wait_until(lambda: len(self.partitions) == number, within_s=within_s)
         return self.partitions
 
-    def wait_until_stable_with(self, number: int) -> set[Partition]:
-        """Its partitions, once it is stable with so many: one that gave others up holds the rest before, and may not commit."""
-        self._running.wait_until(
-            lambda: len(self.partitions) == number and self.is_stable_in(0), within_s=WITHIN_S
-        )
-        return self.partitions
-
     def is_stable_in(self, generation: int) -> bool:
         """Return True if it is stable in this generation, or a later one."""
         states = [event for event in self.events if event["event"] == "state"]

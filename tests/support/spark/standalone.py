@@ -63,11 +63,7 @@ class Spark:
         *arguments: str,
         settings: Mapping[str, str] | None = None,
     ) -> Process:
-        """
-        Start a job and return while it runs; it ends with the cluster at the latest.
-
-        `settings` are Spark's own.
-        """
+        """Start a job with these settings of Spark, and return while it runs; it ends with the cluster at the latest."""
         number = len(self._processes)
         quick = self._installation.java_options
         every = {
